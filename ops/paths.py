@@ -1,0 +1,24 @@
+"""Where things stand in a checkout, once.
+
+Standard library only: `make setup` imports this before any package is installed.
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build"
+VENV = ROOT / ".venv"
+
+PYPROJECT = ROOT / "pyproject.toml"
+LOCK = ROOT / "requirements.lock"
+POM = ROOT / "pom.xml"
+FLINK_CONF = ROOT / "flink-conf"
+
+CONNECTOR_JARS = BUILD / "jars" / "connector"
+BROKER_JARS = BUILD / "jars" / "broker"
+FLINK_HOME = BUILD / "flink-home"
+UDFS_ZIP = BUILD / "tablegate-udfs.zip"
+STAMPS = BUILD / "stamps"
+STACK = BUILD / "stack"
+
+VENV_PYTHON = VENV / "bin" / "python"
