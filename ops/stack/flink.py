@@ -1,0 +1,323 @@
+"""A real Flink standalone cluster: one JobManager and some TaskManagers as processes of our own."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+
+from ops.paths import FLINK_CONF, FLINK_HOME
+from ops.stack.assemble import SETUP_REMEDY, python_settings, write_conf
+from ops.stack.processes import ProcessSet, find, free_ports, tail, wait_until
+from udfs.core.errors import StackError
+
+_JOBMANAGER = "jobmanager"
+_TASKMANAGER = "taskmanager-{}"
+_REST_TIMEOUT_S = 5
+# File in a TaskManager's folder with the RPC port of its last start.
+_PORT = "rpc-port"
+
+
+class FlinkCluster:
+    """One Flink cluster in one folder.
+
+    TaskManagers have numbers. One that was killed comes back under its old number with
+    `start_taskmanager`, keeps its working directory and so finds its local state.
+
+    Args:
+        folder: takes configuration, logs, checkpoints, savepoints; made if missing.
+        taskmanagers: how many TaskManagers `start` starts.
+        slots: slots of each. One is recommended: the Python operators of a TaskManager share one
+            interpreter lock.
+        settings: Flink options laid over `conf`, flat names to values.
+        home: an assembled Flink home, as `make setup` makes it.
+        conf: the configuration directory that this cluster's own is written from.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        taskmanagers: int = 1,
+        slots: int = 1,
+        settings: Mapping[str, object] | None = None,
+        home: Path = FLINK_HOME,
+        conf: Path = FLINK_CONF / "local",
+    ) -> None:
+        self.folder = folder.resolve()
+        self.home = home
+        self.conf_dir = self.folder / "conf"
+        self.checkpoint_dir = self.folder / "checkpoints"
+        self.savepoint_dir = self.folder / "savepoints"
+        self._taskmanagers = taskmanagers
+        self._slots = slots
+        self._settings = dict(settings or {})
+        self._conf_source = conf
+        self._processes = ProcessSet(self.folder)
+        self._ports_file = self.folder / "ports.json"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def rest_url(self) -> str:
+        """Address of the REST interface and web interface, without a slash at the end.
+
+        Raises:
+            StackError: it was never started in this folder.
+        """
+        return f"http://127.0.0.1:{self._ports()[0]}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the JobManager's process lives."""
+        return self._processes.alive(_JOBMANAGER)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which Flink's own scripts talk to this cluster."""
+        return {
+            "FLINK_HOME": str(self.home),
+            "FLINK_CONF_DIR": str(self.conf_dir),
+            "FLINK_LOG_DIR": str(self.folder / "log"),
+            "FLINK_PID_DIR": str(self.folder / "log"),
+        }
+
+    def taskmanagers(self) -> dict[int, int]:
+        """The living TaskManagers, number to process id."""
+        prefix = _TASKMANAGER.format("")
+        return {
+            int(name.removeprefix(prefix)): record.pid
+            for name, record in sorted(self._processes.records().items())
+            if name.startswith(prefix) and find(record)
+        }
+
+    def overview(self) -> dict[str, Any]:
+        """What `/overview` of the REST interface says: taskmanagers, slots-total and more.
+
+        Raises:
+            StackError: the JobManager does not answer.
+        """
+        return self._get("/overview")
+
+    def logs(self) -> str:
+        """All log files of JobManager and TaskManagers, one after the other, for a search."""
+        return "\n".join(
+            path.read_text(errors="replace") for path in sorted(self.folder.glob("*/*.log*"))
+        )
+
+    # ------------------------------------------------------------------ start and stop
+
+    def start(self, *, deadline_s: float = 120) -> None:
+        """Start what is not running and return when every slot is offered.
+
+        Args:
+            deadline_s: how long that may take, in seconds.
+
+        Raises:
+            StackError: the Flink home is missing, a process died, or the slots were not there in
+                time. Then nothing is left running.
+        """
+        if not (self.home / "bin" / "jobmanager.sh").exists():
+            raise StackError(f"There is no assembled Flink in {self.home}.", SETUP_REMEDY)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            if not self.running:
+                if not self._ports_file.exists():
+                    self._ports_file.write_text(json.dumps(free_ports(2)))
+                write_conf(self._conf_source, self.conf_dir, self._instance_settings())
+                self._spawn(_JOBMANAGER, "jobmanager.sh")
+            for number in range(self._taskmanagers):
+                if number not in self.taskmanagers():
+                    self._spawn_taskmanager(number)
+            self.wait_for_taskmanagers(deadline_s=deadline_s)
+        except BaseException:
+            # Also on Ctrl-C: a half-started cluster must not stay.
+            self.stop(deadline_s=5)
+            raise
+
+    def stop(self, *, deadline_s: float = 20) -> None:
+        """Stop every process of this cluster; SIGKILL what still lives after `deadline_s` seconds.
+
+        Running jobs are lost, their retained checkpoints and savepoints stay in the folder.
+        """
+        self._processes.stop(deadline_s=deadline_s)
+
+    def kill_taskmanager(self, number: int = 0) -> int:
+        """`kill -9` of one TaskManager.
+
+        Returns:
+            The process id that was killed.
+
+        Raises:
+            StackError: no TaskManager of that number runs.
+        """
+        pid = self.taskmanagers().get(number)
+        if pid is None:
+            raise StackError(
+                f"TaskManager {number} does not run; running: {sorted(self.taskmanagers())}.",
+                "Choose one of these, or start it with start_taskmanager().",
+            )
+        self._processes.kill(_TASKMANAGER.format(number))
+        return pid
+
+    def start_taskmanager(self, *, wait: bool = True, deadline_s: float = 60) -> int:
+        """Start one TaskManager: the lowest number that does not run.
+
+        Args:
+            wait: whether to return only when it has registered with the JobManager.
+            deadline_s: how long that may take, in seconds.
+
+        Returns:
+            Its number.
+
+        Raises:
+            StackError: it did not register in time; it is left as it is, for its log.
+        """
+        running = self.taskmanagers()
+        number = next(n for n in range(len(running) + 1) if n not in running)
+        self._spawn_taskmanager(number)
+        if wait:
+            self.wait_for_taskmanagers(deadline_s=deadline_s)
+        return number
+
+    def wait_for_taskmanagers(self, *, deadline_s: float = 60) -> None:
+        """Return when every TaskManager that runs here is registered with its slots.
+
+        Raises:
+            StackError: a process died or the deadline passed.
+        """
+        wait_until(
+            self._registered,
+            deadline_s=deadline_s,
+            what=f"Flink cluster in {self.folder}",
+            give_up=self._died,
+        )
+
+    def flink(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+        """Run Flink's command line against this cluster.
+
+        Returns:
+            The finished process, its output as text; the caller looks at the return code.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than `timeout_s` seconds and was killed.
+        """
+        return subprocess.run(
+            [str(self.home / "bin" / "flink"), *arguments],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def _ports(self) -> tuple[int, int]:
+        try:
+            rest, rpc = json.loads(self._ports_file.read_text())
+        except FileNotFoundError:
+            raise StackError(
+                f"No Flink cluster was started in {self.folder}.", "Start it first."
+            ) from None
+        return rest, rpc
+
+    def _instance_settings(self) -> dict[str, object]:
+        rest, rpc = self._ports()
+        return {
+            **python_settings(),
+            "rest.address": "127.0.0.1",
+            "rest.bind-address": "127.0.0.1",
+            "rest.port": rest,
+            "jobmanager.rpc.address": "127.0.0.1",
+            "jobmanager.bind-host": "127.0.0.1",
+            "jobmanager.rpc.port": rpc,
+            "taskmanager.host": "127.0.0.1",
+            "taskmanager.bind-host": "127.0.0.1",
+            "taskmanager.numberOfTaskSlots": self._slots,
+            "execution.checkpointing.dir": self.checkpoint_dir.as_uri(),
+            "execution.checkpointing.savepoint-dir": self.savepoint_dir.as_uri(),
+            "io.tmp.dirs": str(self.folder / "tmp"),
+            "process.working-dir": str(self.folder / "work"),
+            **self._settings,
+        }
+
+    def _get(self, path: str) -> dict[str, Any]:
+        try:
+            response = requests.get(self.rest_url + path, timeout=_REST_TIMEOUT_S)
+            response.raise_for_status()
+        except requests.RequestException as error:
+            raise StackError(
+                f"The JobManager at {self.rest_url} does not answer: {error}.",
+                f"Look into {self.folder}/{_JOBMANAGER}.",
+            ) from error
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def _spawn(self, name: str, script: str, *arguments: str) -> None:
+        place = self.folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        # An earlier process's pid file would make the script number its log differently.
+        for left in place.glob("*.pid"):
+            left.unlink()
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        # start-foreground replaces the shell by the JVM, so the pid we write down is the JVM's.
+        self._processes.spawn(
+            name,
+            [str(self.home / "bin" / script), "start-foreground", *arguments],
+            log=place / "console.log",
+            env={
+                **self.environment,
+                "FLINK_LOG_DIR": str(place),
+                "FLINK_PID_DIR": str(place),
+                "FLINK_IDENT_STRING": name,
+            },
+        )
+
+    def _spawn_taskmanager(self, number: int) -> None:
+        name = _TASKMANAGER.format(number)
+        (port,) = free_ports(1)
+        place = self.folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / _PORT).write_text(str(port))
+        self._spawn(
+            name,
+            "taskmanager.sh",
+            # A fixed id is what local recovery goes by, and lets the JobManager see at once that
+            # the old process of this name is dead when the new one registers.
+            *("-D", f"taskmanager.resource-id={name}"),
+            # A port of its own for each start tells the new registration from the old one.
+            *("-D", f"taskmanager.rpc.port={port}"),
+        )
+
+    def _registered(self) -> bool:
+        # By address, not by count: the JobManager still lists a killed TaskManager for a while.
+        wanted = {
+            f":{(self.folder / _TASKMANAGER.format(number) / _PORT).read_text()}/"
+            for number in self.taskmanagers()
+        }
+        try:
+            seen = self._get("/taskmanagers")["taskmanagers"]
+        except StackError:
+            return False
+        offering = [entry["path"] for entry in seen if entry["slotsNumber"]]
+        return bool(wanted) and all(any(port in path for path in offering) for port in wanted)
+
+    def _died(self) -> str | None:
+        for name, record in self._processes.records().items():
+            if not find(record):
+                logs = sorted((self.folder / name).glob("flink-*.log"))
+                log = logs[-1] if logs else self.folder / name / "console.log"
+                console = tail(self.folder / name / "console.log", 10)
+                return f"{name} ended while starting.\n{tail(log)}\n{console}\n"
+        return None
