@@ -1,0 +1,111 @@
+"""From settings to a job graph: reads and writes Kafka, decides nothing about the join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyflink.common import Configuration
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.table import StreamTableEnvironment
+
+from jobs import kafka_tables, outputs
+from jobs.clients import java_properties, librdkafka_config
+from jobs.rules import join_rules
+from jobs.settings import Settings
+from jobs.sides import stream_side, table_side
+from jobs.topology import gated_join
+from udfs.core.gate import Target
+from udfs.gate import gate_function
+
+JOB_CONFIG = {
+    # A graph with an operator that jobs/uids.py does not name is refused at submission.
+    "pipeline.auto-generate-uids": "false",
+    # Our functions keep no record after they return, so the JVM need not copy between operators.
+    "pipeline.object-reuse": "true",
+    # How soon the gate's watermark follows the row that opened it.
+    "pipeline.auto-watermark-interval": "50 ms",
+    # Records per hand-over to Python: large ones, as a load is millions of rows...
+    "python.fn-execution.bundle.size": "10000",
+    "python.fn-execution.arrow.batch.size": "10000",
+    # ...and the longest that one waits to fill, in ms, which bounds the latency of a quiet topic.
+    "python.fn-execution.bundle.time": "100",
+}
+"""What the job owns; checkpoints, state backend and restarts belong to the cluster's configuration."""
+
+# Ticks also speak for partitions that the table topic may get while the job runs: a failover
+# resolves new targets but does not draw a new graph.
+_TICKED_PARTITIONS_SPARE = 16
+
+
+def ticked_partitions(partitions: int) -> int:
+    """For how many partitions the ticks speak, given the number that the table topic has now."""
+    return 2 * partitions + _TICKED_PARTITIONS_SPARE
+
+
+def build(
+    settings: Settings, targets: Mapping[int, Target], *, gated: bool = True
+) -> StreamExecutionEnvironment:
+    """The job's graph, ready to execute.
+
+    ``targets`` are the table topic's now. They only end the pause of the stream's source in time and
+    say how many partitions there are; the gate resolves its own on every attempt. ``gated=False``
+    joins at once, for comparison only.
+
+    Raises RuntimeError when the planner makes other operators than ``jobs.uids`` names.
+    """
+    config = Configuration()
+    for key, value in (JOB_CONFIG | {"pipeline.name": settings.job.name}).items():
+        config.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    env.set_parallelism(settings.job.parallelism)
+    env.set_max_parallelism(settings.job.max_parallelism)
+    t = StreamTableEnvironment.create(env)
+
+    rules = join_rules(settings, gated=gated)
+    client, pause = java_properties(settings), settings.gate.pause_stream and gated
+    stream, table = settings.stream, settings.table
+    t.create_temporary_table(
+        "stream_topic",
+        kafka_tables.stream_source(
+            stream.topic, client, stream.isolation_level, stream.start, pause=pause
+        ),
+    )
+    nearly_loaded = {p: target.last for p, target in targets.items() if target.last is not None}
+    t.create_temporary_table(
+        "table_topic",
+        kafka_tables.table_source(
+            table.topic, client, table.isolation_level, nearly_loaded, pause=pause
+        ),
+    )
+    t.create_temporary_table("ticks", kafka_tables.ticks())
+    events = stream_side(t, "stream_topic", rules.events.key)
+    gate = gate_function(librdkafka_config(settings), table.topic, table.isolation_level)
+    rows = table_side(
+        t, "table_topic", "ticks", ticked_partitions(len(targets)), rules.rows, gate
+    )
+    outputs.write(env, t, gated_join(events, rows, rules), _output_tables(t, settings, client))
+    return env
+
+
+def _output_tables(
+    t: StreamTableEnvironment, settings: Settings, client: Mapping[str, str]
+) -> dict[str, str]:
+    topics = {
+        "enriched": settings.output.enriched,
+        "retry": settings.output.retry,
+        "dead": settings.output.dead,
+    }
+    for name, topic in topics.items():
+        # A prefix of its own for each sink: Kafka fences producers that share one.
+        prefix = f"{settings.job.transactional_id_prefix}-{name}"
+        t.create_temporary_table(
+            f"{name}_topic",
+            kafka_tables.sink(
+                topic,
+                client,
+                settings.job.delivery,
+                prefix if settings.job.exactly_once else None,
+                settings.job.transaction_timeout_ms,
+            ),
+        )
+    return {name: f"{name}_topic" for name in topics}

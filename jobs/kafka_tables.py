@@ -1,0 +1,145 @@
+"""Kafka topics as Flink tables: bytes in, bytes out, with the metadata that the job needs.
+
+Keys and values stay raw bytes, so that what is passed on is what came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyflink.table import DataTypes, Schema, TableDescriptor
+
+from udfs.gate import LOADED_MS
+
+_BYTES = DataTypes.BYTES()
+_HEADERS = DataTypes.MAP(DataTypes.STRING(), _BYTES)
+_TIMESTAMP = DataTypes.TIMESTAMP_LTZ(3)
+_EPOCH = "TO_TIMESTAMP_LTZ(0, 3)"
+
+PAUSE_GROUP = "table-load"
+"""Watermark alignment group of the two sources."""
+
+
+def _columns() -> Schema.Builder:
+    return (
+        Schema.new_builder()
+        .column("k", _BYTES)
+        .column("v", _BYTES)
+        .column_by_metadata("h", _HEADERS, "headers", is_virtual=True)
+        .column_by_metadata("ts", _TIMESTAMP, "timestamp", is_virtual=True)
+        .column_by_metadata("p", DataTypes.INT(), "partition", is_virtual=True)
+        .column_by_metadata("o", DataTypes.BIGINT(), "offset", is_virtual=True)
+        .column_by_expression("rt", _EPOCH)
+    )
+
+
+def _topic(topic: str, client: Mapping[str, str]) -> TableDescriptor.Builder:
+    builder = TableDescriptor.for_connector("kafka").option("topic", topic)
+    for name, value in client.items():
+        builder = builder.option(f"properties.{name}", value)
+    return (
+        builder.option("key.format", "raw")
+        .option("key.fields", "k")
+        .option("value.format", "raw")
+        .option("value.fields-include", "EXCEPT_KEY")
+    )
+
+
+def _pause(builder: TableDescriptor.Builder) -> TableDescriptor.Builder:
+    return (
+        builder.option("scan.watermark.alignment.group", PAUSE_GROUP)
+        .option("scan.watermark.alignment.max-drift", "1 min")
+        .option("scan.watermark.alignment.update-interval", "200 ms")
+    )
+
+
+def stream_source(
+    topic: str, client: Mapping[str, str], isolation_level: str, start: str, pause: bool
+) -> TableDescriptor:
+    """The stream topic. Its own watermark is beyond the gate's, so that only the gate counts.
+
+    An idle timeout is needed for subtasks without a partition, which would never send a watermark.
+    """
+    beyond = f"TO_TIMESTAMP_LTZ({LOADED_MS + 1}, 3)"
+    builder = (
+        _topic(topic, client)
+        .schema(_columns().watermark("rt", beyond).build())
+        .option("properties.isolation.level", isolation_level)
+        .option("scan.startup.mode", f"{start}-offset")
+        .option("scan.watermark.idle-timeout", "1 s")
+    )
+    return (_pause(builder) if pause else builder).build()
+
+
+def table_source(
+    topic: str,
+    client: Mapping[str, str],
+    isolation_level: str,
+    nearly_loaded: Mapping[int, int],
+    pause: bool,
+) -> TableDescriptor:
+    """The table topic, always from its beginning (a restored job goes on where its state stands).
+
+    Its watermark only ends the pause of the stream's source: it rises when each partition has read
+    the offset in ``nearly_loaded``, or is idle. The gate does not depend on it.
+    """
+    columns = _columns()
+    if pause:
+        read = " ".join(
+            f"WHEN p = {partition} AND o >= {offset} THEN TO_TIMESTAMP_LTZ({LOADED_MS}, 3)"
+            for partition, offset in sorted(nearly_loaded.items())
+        )
+        columns = columns.watermark("rt", f"CASE {read} ELSE {_EPOCH} END" if read else _EPOCH)
+    builder = (
+        _topic(topic, client)
+        .schema(columns.build())
+        .option("properties.isolation.level", isolation_level)
+        .option("scan.startup.mode", "earliest-offset")
+    )
+    if pause:
+        builder = _pause(builder).option("scan.watermark.idle-timeout", "3 s")
+    return builder.build()
+
+
+def ticks() -> TableDescriptor:
+    """A zero every second: what lets a quiet table's gate open.
+
+    One and not several: the generator emits a second's rows in one burst and then sleeps (source:
+    ``DataGeneratorSource.run`` of Flink 2.3.0), so that more of them would not come sooner.
+    """
+    return (
+        TableDescriptor.for_connector("datagen")
+        .schema(Schema.new_builder().column("zero", DataTypes.INT()).build())
+        .option("rows-per-second", "1")
+        .option("fields.zero.kind", "random")
+        .option("fields.zero.min", "0")
+        .option("fields.zero.max", "0")
+        .build()
+    )
+
+
+def sink(
+    topic: str,
+    client: Mapping[str, str],
+    delivery: str,
+    transactional_id_prefix: str | None,
+    transaction_timeout_ms: int,
+) -> TableDescriptor:
+    """An output topic: columns k, v, h (headers) and ts (timestamp) of udfs.records.output_type."""
+    builder = (
+        _topic(topic, client)
+        .schema(
+            Schema.new_builder()
+            .column("k", _BYTES)
+            .column("v", _BYTES)
+            .column_by_metadata("h", _HEADERS, "headers")
+            .column_by_metadata("ts", _TIMESTAMP, "timestamp")
+            .build()
+        )
+        .option("sink.delivery-guarantee", delivery)
+    )
+    if transactional_id_prefix is not None:
+        builder = builder.option("sink.transactional-id-prefix", transactional_id_prefix).option(
+            "properties.transaction.timeout.ms", str(transaction_timeout_ms)
+        )
+    return builder.build()

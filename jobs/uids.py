@@ -1,0 +1,67 @@
+"""Every operator's uid and name, once. APPEND ONLY: a test freezes this file.
+
+A savepoint finds its state by uid. Change or reuse one and the next deploy starts without that state
+or is refused; so a uid is never edited, never removed and carries no version number. Names are what
+people see in the web UI; they may be improved.
+
+The planner makes several operators of one SQL query. A list here names them in the order in which a
+walk from the last one upstream meets them, and ``jobs.wiring.adopt`` gives each its uid by that walk.
+Operators that hold state are marked; for the others a fixed uid only keeps the graph recognisable.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Operator(NamedTuple):
+    """A uid (identity in savepoints, for ever) and a name (for people)."""
+
+    uid: str
+    name: str
+
+
+# State: the table's rows, the held events, and the timers that release these.
+JOIN = Operator("gated-join", "gated join")
+
+STREAM_SIDE = (
+    Operator("stream-records", "stream: records for Python"),
+    Operator("stream-route", "stream: find join key"),
+    # State: offsets of the stream topic.
+    Operator("stream-source", "stream: read topic"),
+)
+"""From the join upstream to the stream's Kafka source."""
+
+TABLE_SIDE = (
+    Operator("table-records", "table: records for Python"),
+    Operator("table-route", "table: drop ticks"),
+    Operator("table-watermark", "table: watermark of the gate"),
+    Operator("table-rowtime", "table: row time"),
+    Operator("table-from-gate", "table: from gate"),
+    Operator("table-to-gate", "table: behind gate"),
+    Operator("table-gate", "table: gate"),
+    # State: how far each partition of the table topic has been read.
+    Operator("table-progress", "table: progress per partition"),
+    Operator("table-key", "table: find join key"),
+    # State: offsets of the table topic.
+    Operator("table-source", "table: read topic"),
+    Operator("tick-columns", "ticks: as table records"),
+    Operator("tick-partitions", "ticks: one per partition"),
+    Operator("tick-source", "ticks"),
+)
+"""From the join upstream to the table's Kafka source and to the ticks."""
+
+
+def _output(topic: str) -> tuple[Operator, ...]:
+    return (
+        # State: unfinished transactions, under exactly-once.
+        Operator(f"{topic}-sink", f"{topic}: write topic"),
+        Operator(f"{topic}-columns", f"{topic}: Kafka columns"),
+        Operator(f"{topic}-table", f"{topic}: from join"),
+    )
+
+
+ENRICHED_OUTPUT = _output("enriched")
+RETRY_OUTPUT = (*_output("retry"), Operator("retry-side-output", "retry: side output"))
+DEAD_OUTPUT = (*_output("dead"), Operator("dead-side-output", "dead: side output"))
+"""From each sink upstream to the join; PyFlink puts a pass-through behind each side output."""

@@ -1,0 +1,48 @@
+"""Gives the planner's operators what only explicit code can give: uid, name and parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jobs.uids import Operator
+
+# Transformations that only connect others: they become edges, not operators, and hold no state.
+_EDGES = frozenset({"PartitionTransformation", "UnionTransformation", "SideOutputTransformation"})
+
+
+def adopt(
+    transformation: Any, operators: Sequence[Operator], parallelism: int | None = None
+) -> None:
+    """Name the operators from ``transformation`` upstream that have no uid yet.
+
+    ``operators`` come in the order of the walk: each operator before its inputs, these in their
+    order. ``parallelism``, where given, is pinned as well: left alone, planner-made operators take
+    the job's default when the graph is finished.
+
+    Raises RuntimeError when the planner made other operators than ``operators`` lists: the uids
+    would go to the wrong ones, and a savepoint's state with them.
+    """
+    found = list(_unnamed(transformation, set()))
+    if len(found) != len(operators):
+        made = [f"{one.getClass().getSimpleName()} {one.getName()}" for one in found]
+        raise RuntimeError(
+            f"the planner made {len(found)} operators where jobs/uids.py lists {len(operators)}: "
+            f"{made}"
+        )
+    for operator, one in zip(operators, found, strict=True):
+        one.setUid(operator.uid)
+        one.setName(operator.name)
+        one.setDescription(operator.name)
+        if parallelism is not None:
+            one.setParallelism(parallelism)
+
+
+def _unnamed(transformation: Any, seen: set[int]) -> Iterator[Any]:
+    if transformation.getId() in seen or transformation.getUid() is not None:
+        return
+    seen.add(transformation.getId())
+    if transformation.getClass().getSimpleName() not in _EDGES:
+        yield transformation
+    for source in transformation.getInputs():
+        yield from _unnamed(source, seen)

@@ -1,0 +1,60 @@
+"""What the job reads from an event, and the headers that it adds when the event is set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from udfs.core.jsontext import Fields, object_fields
+from udfs.core.keys import KeyOrigin, KeyRule
+from udfs.core.model import Header, Verdict
+
+Headers = dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class EventReader:
+    """Reads stream records: the join key and the fields of the value."""
+
+    key: KeyRule
+
+    def read(self, key: bytes | None, value: bytes | None) -> tuple[str | None, Fields]:
+        """The canonical join key, None when the event has none, and the value's fields.
+
+        Raises BadRecord when the value is no JSON object or the key cannot be read.
+        """
+        fields = object_fields(value, "event value")
+        if self.key.origin is KeyOrigin.KEY:
+            return self.key.in_record_key(key), fields
+        return self.key.in_fields(fields), fields
+
+
+def set_aside_headers(
+    own: Mapping[str, bytes] | None,
+    verdict: Verdict,
+    source: str,
+    now_ms: int,
+    error: str | None = None,
+) -> Headers:
+    """The record's own headers and ours, for the retry or the dead-letter topic.
+
+    A record that comes round again (its retry record was copied back to the stream topic) keeps the
+    time at which it was first seen, and its attempt number counts up. ``now_ms`` is epoch
+    milliseconds, the time at which the job first read this record.
+    """
+    headers = dict(own) if own else {}
+    attempt, first_seen = _attempts_before(headers) + 1, headers.get(Header.FIRST_SEEN)
+    headers.pop(Header.ERROR, None)
+    headers[Header.VERDICT] = verdict.encode()
+    headers[Header.SOURCE] = source.encode()
+    headers[Header.ATTEMPT] = str(attempt).encode()
+    headers[Header.FIRST_SEEN] = first_seen or str(now_ms).encode()
+    if error is not None:
+        headers[Header.ERROR] = error.encode()
+    return headers
+
+
+def _attempts_before(headers: Mapping[str, bytes]) -> int:
+    text = headers.get(Header.ATTEMPT)
+    # Anyone can write a header; what is not a count of ours counts as none.
+    return int(text) if text is not None and text.isdigit() and len(text) < 10 else 0

@@ -1,0 +1,66 @@
+"""What an enriched event looks like: the event with chosen fields of the row, or a user's own idea."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from udfs.core.jsontext import BadRecord, Fields, decode_any, dig, object_fields, with_fields
+
+UserMerge = Callable[[dict[str, object], dict[str, object]], dict[str, object]]
+
+
+class Merge(Protocol):
+    """Makes the enriched value (JSON text) from an event and the row that it met."""
+
+    def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
+        """``fields`` are the event's top-level fields. Raises BadRecord."""
+        ...
+
+
+@dataclass(frozen=True)
+class AddFields:
+    """Adds fields of the row to the event: pairs of path in the row and name in the enriched event.
+
+    A field that the row lacks is left out, one that is null is added as null.
+    """
+
+    pairs: tuple[tuple[tuple[str, ...], str], ...]
+
+    def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
+        row_fields = object_fields(row, "table row")
+        additions = {}
+        for path, name in self.pairs:
+            raw = dig(row_fields, path)
+            if raw is not None:
+                additions[name] = raw
+        return with_fields(event, fields, additions)
+
+
+class CustomMerge:
+    """Calls a user's function ``merge(event, row) -> dict`` with plain Python dicts."""
+
+    def __init__(self, import_path: str) -> None:
+        self._import_path = import_path
+        self._function: UserMerge | None = None
+
+    def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
+        if self._function is None:
+            # Here and not in __init__, which runs on the client: the worker imports its own copy.
+            module, _, name = self._import_path.partition(":")
+            self._function = getattr(importlib.import_module(module), name)
+        event_dict, row_dict = decode_any(event), decode_any(row)
+        try:
+            enriched = self._function(event_dict, row_dict)  # type: ignore[arg-type]
+            if not isinstance(enriched, dict):
+                raise TypeError(f"returned {type(enriched).__name__}, expected a dict")
+            return msgspec.json.encode(enriched)
+        except Exception as error:
+            # Whatever the user's function raises concerns this event alone: it becomes a dead
+            # letter with the reason, and the job goes on.
+            name = type(error).__name__
+            raise BadRecord(f"merge function {self._import_path} failed: {name}: {error}") from error

@@ -1,0 +1,162 @@
+"""The gated join as a Flink function: moves state in and out, decides nothing itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyflink.common import Types
+from pyflink.datastream import OutputTag
+from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
+from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
+
+from udfs.core.events import EventReader, set_aside_headers
+from udfs.core.jsontext import BadRecord
+from udfs.core.merge import Merge
+from udfs.core.model import DELETED_ROW, Verdict, source_of, verdict_for
+from udfs.core.rows import RowReader
+from udfs.records import Record, output, output_type, read_record
+
+RELEASE_AT_MS = 0
+"""Event time of every event, and of the timer that releases the held ones: the watermark passes it
+when the gate opens. Kafka's timestamps play no part, so an event older than its row still hits."""
+
+# Offsets use the low 48 bits of a held event's number, which sorts by partition and then offset.
+_OFFSET_BITS = 48
+
+
+def retry_tag() -> OutputTag:
+    """Side output of the misses."""
+    return OutputTag("retry", output_type())
+
+
+def dead_tag() -> OutputTag:
+    """Side output of unreadable records and events without a key."""
+    return OutputTag("dead", output_type())
+
+
+def row_state() -> ValueStateDescriptor:
+    """The table: for each join key the row's JSON text, or DELETED_ROW."""
+    return ValueStateDescriptor("table-row", Types.PICKLED_BYTE_ARRAY())
+
+
+def held_state() -> MapStateDescriptor:
+    """The events held back for a key: number in the log to (first-seen time, record)."""
+    return MapStateDescriptor("held-events", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
+
+
+@dataclass(frozen=True)
+class JoinRules:
+    """What the join function is told by the settings."""
+
+    stream_topic: str
+    table_topic: str
+    events: EventReader
+    rows: RowReader
+    merge: Merge
+    gated: bool = True
+    """False joins at once, as people write it without a gate. For comparison only."""
+
+
+class GatedJoin(KeyedCoProcessFunction):
+    """Joins events (input 1) with the table's rows (input 2), both keyed by the join key.
+
+    Main output: enriched events. Side outputs: :func:`retry_tag` and :func:`dead_tag`. Until the
+    watermark passes RELEASE_AT_MS, that is until the table is loaded, events are held in keyed state.
+    """
+
+    def __init__(self, rules: JoinRules) -> None:
+        self._rules = rules
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._row = runtime_context.get_state(row_state())
+        self._held = runtime_context.get_map_state(held_state())
+        self._retry, self._dead = retry_tag(), dead_tag()
+        # A watermark never goes back within an attempt, so that an open gate is asked for once.
+        self._open = not self._rules.gated
+        metrics = runtime_context.get_metrics_group()
+        self._hits = metrics.counter("hits")
+        self._misses = metrics.counter("misses")
+        self._dead_letters = metrics.counter("dead_letters")
+        self._held_events = metrics.counter("held_events")
+        self._released_events = metrics.counter("released_events")
+
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
+        event = read_record(value)
+        if self._open or ctx.timer_service().current_watermark() >= RELEASE_AT_MS:
+            self._open = True
+            yield from self._join(event, _now_ms())
+            return
+        number = (event.partition << _OFFSET_BITS) | event.offset
+        self._held.put(number, (_now_ms(), *event))
+        ctx.timer_service().register_event_time_timer(RELEASE_AT_MS)
+        self._held_events.inc()
+
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
+        record = read_record(value)
+        try:
+            key, row = self._rules.rows.read(record.key, record.value)
+            _check_route(record, key)
+        except BadRecord as error:
+            yield self._dead_letter(record, self._rules.table_topic, Verdict.BAD_RECORD, str(error))
+            return
+        self._row.update(DELETED_ROW if row is None else row)
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
+        self._open = True
+        # Sorted here: the order of a map state's keys depends on the state backend.
+        for number in sorted(self._held.keys()):
+            first_seen_ms, *event = self._held.get(number)
+            yield from self._join(Record(*event), first_seen_ms)
+            self._released_events.inc()
+        self._held.clear()
+
+    def _join(self, event: Record, seen_ms: int) -> Iterator[Any]:
+        topic = self._rules.stream_topic
+        try:
+            key, fields = self._rules.events.read(event.key, event.value)
+            _check_route(event, key)
+            if key is None:
+                yield self._dead_letter(event, topic, Verdict.NO_KEY, "join key is missing or null", seen_ms)
+                return
+            row = self._row.value()
+            verdict = verdict_for(row)
+            if verdict is Verdict.HIT:
+                merged = self._rules.merge(event.value, fields, row)
+                yield output(event.key, merged, event.headers, event.timestamp_ms)
+                self._hits.inc()
+                return
+        except BadRecord as error:
+            yield self._dead_letter(event, topic, Verdict.BAD_RECORD, str(error), seen_ms)
+            return
+        source = source_of(topic, event.partition, event.offset)
+        headers = set_aside_headers(event.headers, verdict, source, seen_ms)
+        yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
+        self._misses.inc()
+
+    def _dead_letter(
+        self, record: Record, topic: str, verdict: Verdict, error: str, seen_ms: int | None = None
+    ) -> tuple[OutputTag, Any]:
+        self._dead_letters.inc()
+        source = source_of(topic, record.partition, record.offset)
+        now = _now_ms() if seen_ms is None else seen_ms
+        headers = set_aside_headers(record.headers, verdict, source, now, f"{source}: {error}")
+        return self._dead, output(record.key, record.value, headers, record.timestamp_ms)
+
+
+def _check_route(record: Record, key: str | None) -> None:
+    """Refuses a record that the JVM routed by another key than the one we read.
+
+    Both read by the same rule, with two JSON readers; where these disagree (a document nested deeper
+    than the JVM's limit, say) the state at hand is another key's, and looking there would be wrong.
+    """
+    if record.routed_key != key:
+        raise BadRecord(
+            f"key was read as {record.routed_key!r} for routing and as {key!r} for joining"
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

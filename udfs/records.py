@@ -1,0 +1,53 @@
+"""The shape in which records cross between the JVM and Python, declared once for both sides."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyflink.common import Row, Types
+from pyflink.common.typeinfo import TypeInformation
+
+
+class Record(NamedTuple):
+    """A Kafka record as the operators see it.
+
+    ``routed_key`` is the join key that the JVM routed by, None when it found none. ``headers`` is
+    None when there are none. ``timestamp_ms`` is Kafka's, epoch milliseconds.
+    """
+
+    routed_key: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes] | None
+    timestamp_ms: int
+    partition: int
+    offset: int
+
+
+def record_type() -> TypeInformation:
+    """Flink's type of a Record, as it comes from the JVM."""
+    text, raw = Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())
+    fields = [text, raw, raw, Types.MAP(text, raw), Types.LONG(), Types.INT(), Types.LONG()]
+    return Types.ROW_NAMED(list(Record._fields), fields)
+
+
+def output_type() -> TypeInformation:
+    """Flink's type of what goes to a Kafka topic: key, value, headers, timestamp (epoch ms)."""
+    raw = Types.PRIMITIVE_ARRAY(Types.BYTE())
+    return Types.ROW_NAMED(
+        ["key", "value", "headers", "timestamp_ms"],
+        [raw, raw, Types.MAP(Types.STRING(), raw), Types.LONG()],
+    )
+
+
+def output(
+    key: bytes | None, value: bytes | None, headers: dict[str, bytes] | None, timestamp_ms: int
+) -> Row:
+    """One record for a Kafka topic, of :func:`output_type`."""
+    return Row(key, value, headers, timestamp_ms)
+
+
+def read_record(row: Any) -> Record:
+    """The Record in a Flink row of :func:`record_type`."""
+    # Row has no public way to its values without a copy per field; its iterator is the cheapest.
+    return Record(*row)

@@ -1,0 +1,183 @@
+"""Asks the brokers what a consumer can still read: the targets of the gate, exact per partition."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from udfs.core.errors import TargetError
+from udfs.core.gate import Target
+
+log = logging.getLogger(__name__)
+
+_RPC_TIMEOUT_S = 15.0
+_READ_TIMEOUT_S = 60.0
+# A marker or two at the end is the usual case, so the first look back is short.
+_FIRST_LOOK_BACK = 16
+_LOOK_BACK_GROWTH = 16
+
+
+class TargetResolver:
+    """Looks at the ends of one topic's partitions. Close it after use.
+
+    ``client`` is a librdkafka configuration (brokers and security). ``isolation_level`` must be that
+    of the table source, or targets and deliveries would not speak of the same records.
+    """
+
+    def __init__(self, client: Mapping[str, str], topic: str, isolation_level: str) -> None:
+        self._topic = topic
+        self._committed_only = isolation_level == "read_committed"
+        self._admin = AdminClient(dict(client), logger=log)
+        self._consumer = Consumer(
+            {
+                # No group is ever joined; librdkafka wants a name all the same.
+                "group.id": "tablegate-targets",
+                **client,
+                "isolation.level": isolation_level,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                # The tail is short: an answer at once beats a full fetch.
+                "fetch.wait.max.ms": 10,
+                # A segment may be deleted between two questions; read on at the new beginning.
+                "auto.offset.reset": "earliest",
+            },
+            logger=log,
+        )
+
+    def __enter__(self) -> TargetResolver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+    def partitions(self) -> list[int]:
+        """The topic's partitions now. Raises TargetError when the topic or the brokers are away."""
+        try:
+            topics = self._consumer.list_topics(self._topic, timeout=_RPC_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._no_answer(error) from error
+        found = topics.get(self._topic)
+        if found is None or found.error is not None or not found.partitions:
+            reason = "" if found is None or found.error is None else f" ({found.error.str()})"
+            raise TargetError(
+                f"Table topic {self._topic} cannot be read{reason}.",
+                "Check that it exists and that this client may describe and read it.",
+            )
+        return sorted(found.partitions)
+
+    def resolve(self) -> dict[int, Target]:
+        """The target of each partition, as of now.
+
+        Raises TargetError when the topic is missing or a broker does not answer.
+        """
+        partitions = self.partitions()
+        # The log end without isolation: under read_committed the consumer's own end stops at the
+        # first unfinished transaction and would hide committed rows behind it.
+        ends = self.log_ends(partitions)
+        begins = self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+        return self._targets({p: (min(begins[p], ends[p]), ends[p]) for p in partitions})
+
+    def resolve_again(self, waiting: Mapping[int, Target]) -> dict[int, Target]:
+        """Targets that had to wait for a transaction, below the log end that they had then."""
+        return self._targets({p: (target.begin, target.end) for p, target in waiting.items()})
+
+    def log_ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The log end (high watermark) of each partition now. Raises TargetError."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def _targets(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, Target]:
+        filled = {p: span for p, span in spans.items() if span[0] < span[1]}
+        unstable: set[int] = set()
+        if self._committed_only and filled:
+            # Asked after the log ends: a stable end at or past them proves that every transaction
+            # below them has ended.
+            stable = self._offsets(filled, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+            unstable = {p for p, (_, end) in filled.items() if stable[p] < end}
+        last = self._last_readable({p: s for p, s in filled.items() if p not in unstable})
+        return {
+            p: Target(begin, end, last.get(p), waiting=p in unstable)
+            for p, (begin, end) in spans.items()
+        }
+
+    def _last_readable(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Reads the tails backwards, all partitions at once, until each shows a record or is empty."""
+        last: dict[int, int] = {}
+        look_back = _FIRST_LOOK_BACK
+        left = dict(spans)
+        deadline = time.monotonic() + _READ_TIMEOUT_S
+        while left:
+            starts = {p: max(begin, end - look_back) for p, (begin, end) in left.items()}
+            last |= self._read_span({p: (starts[p], left[p][1]) for p in left}, deadline)
+            # What lies before `end` on the next look has been seen empty on this one.
+            left = {
+                p: (begin, starts[p])
+                for p, (begin, _) in left.items()
+                if p not in last and starts[p] > begin
+            }
+            look_back *= _LOOK_BACK_GROWTH
+        return last
+
+    def _read_span(self, spans: Mapping[int, tuple[int, int]], deadline: float) -> dict[int, int]:
+        last: dict[int, int] = {}
+        open_spans = {p: end for p, (_, end) in spans.items()}
+        self._consumer.assign([TopicPartition(self._topic, p, s) for p, (s, _) in spans.items()])
+        try:
+            while open_spans:
+                message = self._consumer.poll(1.0)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise TargetError(
+                            f"The end of {self._topic}{sorted(open_spans)} could not be read within "
+                            f"{_READ_TIMEOUT_S:.0f} s.",
+                            "Check that the leaders of these partitions are reachable from the "
+                            "TaskManagers.",
+                        )
+                    continue
+                partition, error = message.partition(), message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise self._no_answer(KafkaException(error))
+                end = open_spans.get(partition)
+                if end is None:
+                    continue
+                if error is None and message.offset() < end:
+                    last[partition] = message.offset()
+                if error is not None or message.offset() >= end - 1:
+                    del open_spans[partition]
+                    self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        finally:
+            self._consumer.unassign()
+        return last
+
+    def _offsets(
+        self, partitions: Iterable[int], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[int, int]:
+        request = {TopicPartition(self._topic, p): spec for p in partitions}
+        try:
+            futures = self._admin.list_offsets(
+                request, isolation_level=isolation, request_timeout=_RPC_TIMEOUT_S
+            )
+            return {tp.partition: f.result().offset for tp, f in futures.items()}
+        except KafkaException as error:
+            raise self._no_answer(error) from error
+
+    def _no_answer(self, error: KafkaException) -> TargetError:
+        reason = error.args[0].str() if error.args else str(error)
+        return TargetError(
+            f"The brokers did not say where table topic {self._topic} ends: {reason}.",
+            "Check that they are reachable from the TaskManagers and that this client may describe "
+            "and read the topic. The attempt is tried again by the restart strategy.",
+        )
