@@ -1,0 +1,175 @@
+"""The `tablegate` command, for people on call and for people at a laptop."""
+
+import json
+import os
+import shlex
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from jobs.settings import load
+from ops import flink_run
+from ops.package import package as package_udfs
+from ops.paths import UDFS_ZIP, VENV
+from ops.stack.local import Addresses, Stack
+from udfs.core.errors import TablegateError
+
+app = typer.Typer(
+    help="Joins a stream with a Kafka table only after the table has been read.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Errors meant for people are printed by main(); a traceback of ours should look like one.
+    pretty_exceptions_enable=False,
+)
+job = typer.Typer(help="Submit, list, stop jobs on the local stack.", no_args_is_help=True)
+app.add_typer(job, name="job")
+
+_out = Console(highlight=False, soft_wrap=True)
+
+
+def _show(addresses: Addresses) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("brokers", addresses.brokers)
+    table.add_row("Flink", addresses.rest_url)
+    table.add_row("TaskManagers", f"{addresses.taskmanagers}, slots {addresses.slots}")
+    table.add_row("folder", addresses.folder)
+    _out.print(table)
+    _out.print('For `flink` and others in this shell: eval "$(tablegate env)"')
+
+
+@app.command()
+def up(
+    *,
+    taskmanagers: Annotated[
+        int, typer.Option(min=1, help="How many; a second one stands by for a killed one.")
+    ] = 2,
+    slots: Annotated[
+        int, typer.Option(min=1, help="Slots of each; one is best, they share a Python lock.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
+) -> None:
+    """Start Kafka and Flink on free ports in build/stack, or what of them is not running."""
+    stack = Stack(taskmanagers=taskmanagers, slots=slots)
+    started = stack.up()
+    addresses = stack.addresses()
+    if as_json:
+        typer.echo(json.dumps({**addresses.as_dict(), "started": started}))
+        return
+    _out.print("The stack is up." if started else "The stack was up already.")
+    _show(addresses)
+
+
+@app.command()
+def down() -> None:
+    """Stop what `up` started. Topics, checkpoints and savepoints stay until `make clean`."""
+    stopped = Stack().down()
+    _out.print("The stack is down." if stopped else "Nothing was running.")
+
+
+@app.command()
+def status() -> None:
+    """Show where the local stack answers."""
+    _show(Stack().addresses())
+
+
+@app.command()
+def env() -> None:
+    """Print the shell's exports for `flink run` by hand: eval "$(tablegate env)"."""
+    stack = Stack()
+    addresses = stack.addresses()
+    flink = stack.flink
+    exports = {**flink.environment, "TABLEGATE_BROKERS": addresses.brokers}
+    for key, value in exports.items():
+        typer.echo(f"export {key}={shlex.quote(value)}")
+    path = os.pathsep.join((str(flink.home / "bin"), str(VENV / "bin")))
+    typer.echo(f'export PATH={shlex.quote(path)}:"$PATH"')
+
+
+@app.command()
+def package() -> None:
+    """Write build/tablegate-udfs.zip, which `flink run -pyfs` sends to the workers."""
+    written = package_udfs()
+    _out.print(f"{UDFS_ZIP} {'written' if written else 'was up to date'}.")
+
+
+@job.command("run")
+def job_run(
+    config: Annotated[Path, typer.Option(help="The job's TOML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated.")
+    ] = None,
+    from_savepoint: Annotated[
+        str | None, typer.Option(help="Savepoint or retained checkpoint to start from.")
+    ] = None,
+    entry: Annotated[Path, typer.Option(help="The Python file that is the job.")] = (
+        flink_run.ENRICH
+    ),
+) -> None:
+    """Submit the job with `flink run`, show that line, and return when every task runs."""
+    settings = overrides or []
+    # Refused here at once instead of after a JVM's start; the entry checks again, and the brokers.
+    load(config, settings)
+    cluster = Stack().flink
+    Stack().addresses()
+    line = flink_run.arguments(
+        config=config.resolve(),
+        overrides=settings,
+        entry=entry.resolve(),
+        from_savepoint=from_savepoint,
+    )
+    _out.print(flink_run.shown(line), markup=False)
+    job_id = flink_run.submit(
+        cluster,
+        config=config.resolve(),
+        overrides=settings,
+        entry=entry.resolve(),
+        from_savepoint=from_savepoint,
+    )
+    flink_run.wait_running(cluster, job_id)
+    _out.print(f"Job {job_id} is running: {cluster.rest_url}/#/job/running/{job_id}/overview")
+
+
+@job.command("list")
+def job_list() -> None:
+    """List the jobs that the local cluster remembers."""
+    table = Table("job", "name", "state", box=None, pad_edge=False)
+    for entry in flink_run.jobs(Stack().flink):
+        table.add_row(entry["jid"], entry["name"], entry["state"])
+    _out.print(table)
+
+
+@job.command("stop")
+def job_stop(
+    job_id: str,
+    savepoint_dir: Annotated[
+        str | None, typer.Option(help="Where to; the cluster's own directory by default.")
+    ] = None,
+) -> None:
+    """Stop a job with a savepoint and print its path, for `job run --from-savepoint`."""
+    typer.echo(flink_run.stop_with_savepoint(Stack().flink, job_id, savepoint_dir))
+
+
+@job.command("cancel")
+def job_cancel(job_id: str) -> None:
+    """Cancel a job without a savepoint."""
+    flink_run.cancel(Stack().flink, job_id)
+
+
+if find_spec("ops.demo.cli"):
+    from ops.demo.cli import register
+
+    register(app)
+
+
+def main() -> None:
+    """Entry point: errors that are meant for people are printed without a traceback."""
+    try:
+        app()
+    except TablegateError as error:
+        sys.stderr.write(f"tablegate: {error}\n")
+        sys.exit(1)

@@ -1,0 +1,256 @@
+"""Submit a job with `flink run`, watch it, stop it with a savepoint.
+
+Submitting goes through Flink's own command line, because that is what people run. Everything after
+that asks the REST interface, which answers in milliseconds where the command line starts a JVM.
+"""
+
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from jobs.settings.secrets import is_secret
+from ops.package import package
+from ops.paths import ROOT, UDFS_ZIP, VENV_PYTHON
+from ops.stack.flink import FlinkCluster
+from udfs.core.errors import StackError
+
+ENRICH = ROOT / "jobs" / "enrich.py"
+
+_JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
+_TIMEOUT_S = 10
+_POLL_S = 0.1
+_ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
+# Of a failed `flink run`: the cause stands in the last lines, after a Java stack trace.
+_OUTPUT_LINES = 60
+
+
+def arguments(
+    *,
+    config: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    entry: Path = ENRICH,
+    from_savepoint: str | None = None,
+    flink_settings: Mapping[str, str] | None = None,
+    job_arguments: Sequence[str] = (),
+) -> list[str]:
+    """The arguments of `flink` that submit a job of ours and return at once.
+
+    Args:
+        config: the job's TOML file.
+        overrides: each `dotted.key=value`, for `--set`.
+        entry: the Python file that is the job.
+        from_savepoint: path of a savepoint or retained checkpoint to start from.
+        flink_settings: Flink options of this one job (`-D`).
+        job_arguments: further arguments of the entry, after the above.
+    """
+    line = ["run", "-d"]
+    if from_savepoint:
+        line += ["-s", from_savepoint]
+    for key, value in (flink_settings or {}).items():
+        line.append(f"-D{key}={value}")
+    line += ["-pyexec", str(VENV_PYTHON), "-pyclientexec", str(VENV_PYTHON)]
+    line += ["-pyfs", str(UDFS_ZIP), "-py", str(entry)]
+    if config is not None:
+        line += ["--config", str(config)]
+    for override in overrides:
+        line += ["--set", override]
+    return [*line, *job_arguments]
+
+
+def shown(flink_arguments: Sequence[str]) -> str:
+    """A `flink` line for a person, to print or paste, with secrets masked."""
+    parts = ["flink"]
+    for before, part in zip(["", *flink_arguments], flink_arguments, strict=False):
+        key, equals, value = part.partition("=")
+        if before == "--set" and equals and is_secret(key.strip(), value):
+            part = f"{key}=***"  # noqa: PLW2901  (the masked form is what this loop is for)
+        parts.append(shlex.quote(part))
+    return " ".join(parts)
+
+
+def submit(
+    cluster: FlinkCluster,
+    *,
+    config: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    entry: Path = ENRICH,
+    from_savepoint: str | None = None,
+    flink_settings: Mapping[str, str] | None = None,
+    job_arguments: Sequence[str] = (),
+    timeout_s: float = 180,
+) -> str:
+    """Package `jobs` and `udfs` as they are now, and submit a job. See `arguments`.
+
+    Returns:
+        The job's id.
+
+    Raises:
+        StackError: `flink run` failed; the error holds what it printed.
+    """
+    package()
+    line = arguments(
+        config=config,
+        overrides=overrides,
+        entry=entry,
+        from_savepoint=from_savepoint,
+        flink_settings=flink_settings,
+        job_arguments=job_arguments,
+    )
+    result = cluster.flink(*line, timeout_s=timeout_s)
+    output = result.stdout + result.stderr
+    found = _JOB_ID.search(output)
+    if result.returncode or not found:
+        last = "\n".join(output.splitlines()[-_OUTPUT_LINES:])
+        raise StackError(
+            f"`{shown(line)}` exited with {result.returncode} and submitted nothing:\n{last}\n",
+            f"The client's log is in {cluster.folder / 'log'}.",
+        )
+    return found[1]
+
+
+# ---------------------------------------------------------------------------------- after that
+
+
+def _ask(cluster: FlinkCluster, method: str, path: str, **body: object) -> dict[str, Any]:
+    try:
+        response = requests.request(
+            method, cluster.rest_url + path, json=body or None, timeout=_TIMEOUT_S
+        )
+    except requests.RequestException as error:
+        raise StackError(
+            f"The JobManager at {cluster.rest_url} does not answer: {error}.",
+            f"Look into {cluster.folder}/jobmanager.",
+        ) from error
+    if not response.ok:
+        raise StackError(
+            f"{method} {path} was answered with {response.status_code}: {response.text[:2000]}",
+            "The JobManager's log says more.",
+        )
+    answer: dict[str, Any] = response.json() if response.content else {}
+    return answer
+
+
+def job_state(cluster: FlinkCluster, job_id: str) -> str:
+    """The job's state in Flink's words: RUNNING, RESTARTING, FAILED, FINISHED and so on.
+
+    Raises:
+        StackError: the cluster does not know the job or does not answer.
+    """
+    return str(_ask(cluster, "GET", f"/jobs/{job_id}")["state"])
+
+
+def restarts(cluster: FlinkCluster, job_id: str) -> int:
+    """How often the job was restarted since it was submitted."""
+    # A list, not an object: the one answer of that shape.
+    answer: Any = _ask(cluster, "GET", f"/jobs/{job_id}/metrics?get=numRestarts")
+    return int(answer[0]["value"]) if answer else 0
+
+
+def failure(cluster: FlinkCluster, job_id: str) -> str:
+    """The last exception that the job ended or restarted with, with its stack; "" if none."""
+    history = _ask(cluster, "GET", f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+    return str(history[0]["stacktrace"]) if history else ""
+
+
+def wait_running(cluster: FlinkCluster, job_id: str, *, deadline_s: float = 120) -> None:
+    """Return when every task of the job runs.
+
+    Raises:
+        StackError: the job ended instead, or the deadline passed; the job's failure is in it.
+    """
+    end = time.monotonic() + deadline_s
+    while True:
+        job = _ask(cluster, "GET", f"/jobs/{job_id}")
+        states = {vertex["status"] for vertex in job["vertices"]}
+        if job["state"] == "RUNNING" and states <= {"RUNNING", "FINISHED"}:
+            return
+        if job["state"] in _ENDED or time.monotonic() > end:
+            raise StackError(
+                f"Job {job_id} is {job['state']}, tasks {sorted(states)}, not running after"
+                f" {deadline_s:g} s at most:\n{failure(cluster, job_id)}",
+                f"The TaskManagers' logs are in {cluster.folder}.",
+            )
+        time.sleep(_POLL_S)
+
+
+def wait_state(cluster: FlinkCluster, job_id: str, wanted: str, *, deadline_s: float = 120) -> None:
+    """Return when the job is in that state.
+
+    Raises:
+        StackError: the job ended in another one, or the deadline passed.
+    """
+    end = time.monotonic() + deadline_s
+    while (state := job_state(cluster, job_id)) != wanted:
+        if state in _ENDED or time.monotonic() > end:
+            raise StackError(
+                f"Job {job_id} is {state}, expected {wanted} within {deadline_s:g} s:\n"
+                f"{failure(cluster, job_id)}",
+                f"The TaskManagers' logs are in {cluster.folder}.",
+            )
+        time.sleep(_POLL_S)
+
+
+def stop_with_savepoint(
+    cluster: FlinkCluster,
+    job_id: str,
+    directory: Path | str | None = None,
+    *,
+    deadline_s: float = 180,
+) -> str:
+    """Stop the job with a savepoint, never draining: that would release held events.
+
+    Args:
+        cluster: where the job runs.
+        job_id: its id.
+        directory: where to put the savepoint; the cluster's configured directory by default.
+        deadline_s: how long it may take, in seconds.
+
+    Returns:
+        The savepoint's path, for `from_savepoint`.
+
+    Raises:
+        StackError: the savepoint failed, or the deadline passed.
+    """
+    target = cluster.savepoint_dir if directory is None else directory
+    uri = target if isinstance(target, str) and "://" in target else Path(target).resolve().as_uri()
+    trigger = _ask(cluster, "POST", f"/jobs/{job_id}/stop", targetDirectory=uri, drain=False)
+    end = time.monotonic() + deadline_s
+    path = f"/jobs/{job_id}/savepoints/{trigger['request-id']}"
+    while (answer := _ask(cluster, "GET", path))["status"]["id"] != "COMPLETED":
+        if time.monotonic() > end:
+            raise StackError(
+                f"The savepoint of job {job_id} was not complete after {deadline_s:g} s.",
+                "The load may hold it up: look at the job's checkpoints on the web page.",
+            )
+        time.sleep(_POLL_S)
+    outcome = answer["operation"]
+    if "failure-cause" in outcome:
+        raise StackError(
+            f"The savepoint of job {job_id} failed:\n{outcome['failure-cause']['stack-trace']}",
+            "The job runs on; stop it again once the cause is removed.",
+        )
+    wait_state(cluster, job_id, "FINISHED")
+    return str(outcome["location"])
+
+
+def cancel(cluster: FlinkCluster, job_id: str, *, deadline_s: float = 60) -> None:
+    """Cancel the job without a savepoint and return when it has ended. Its checkpoints stay.
+
+    Raises:
+        StackError: it did not end in time. A job that had ended before is no error.
+    """
+    if job_state(cluster, job_id) in _ENDED:
+        return
+    _ask(cluster, "PATCH", f"/jobs/{job_id}?mode=cancel")
+    wait_state(cluster, job_id, "CANCELED", deadline_s=deadline_s)
+
+
+def jobs(cluster: FlinkCluster) -> list[dict[str, Any]]:
+    """Every job that the cluster remembers: `jid`, `name`, `state`, times in milliseconds."""
+    listed: list[dict[str, Any]] = _ask(cluster, "GET", "/jobs/overview")["jobs"]
+    return listed
