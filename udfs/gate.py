@@ -53,12 +53,6 @@ class TableGate(ScalarFunction):
         self._targets = self._resolver.resolve()
         self._gate = Gate(self._targets)
         log.info("gate of %s: targets of this attempt %s", self._topic, self._targets)
-        metrics = function_context.get_metric_group()
-        metrics.gauge("gate_open", lambda: int(self._opened_ms >= 0))
-        metrics.gauge("gate_opened_after_ms", lambda: self._opened_ms)
-        metrics.gauge("table_loaded_bp", lambda: self._gate.loaded_basis_points())
-        metrics.gauge("table_offsets_left", lambda: sum(self._gate.missing().values()))
-        metrics.gauge("table_partitions_waiting", lambda: len(self._gate.waiting))
 
     def close(self) -> None:
         # Flink also closes a function whose open failed halfway.

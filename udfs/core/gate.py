@@ -109,7 +109,7 @@ class Gate:
     def loaded_basis_points(self) -> int:
         """How much of the load is done, 0 to 10,000; 10,000 only when the gate is open.
 
-        Counted in offsets. In basis points because PyFlink's gauges carry integers.
+        Counted in offsets, holes included.
         """
         if self.is_open:
             return 10_000
