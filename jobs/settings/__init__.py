@@ -1,0 +1,45 @@
+"""What the join job is told: one TOML file, ``--set`` overrides, secrets from the environment.
+
+``load`` reads and checks; ``Settings`` are frozen values; ``Settings.describe()`` prints them with
+secrets masked. ``docs/configuration.md`` explains each setting.
+"""
+
+from jobs.settings.merge_path import load_merge
+from jobs.settings.model import (
+    GateSettings,
+    JobSettings,
+    KafkaSettings,
+    KeySettings,
+    OutputSettings,
+    Settings,
+    StreamSettings,
+    TableKeySettings,
+    TableSettings,
+    TombstoneKeySettings,
+    key_names,
+)
+from jobs.settings.problems import ConfigErrors
+from jobs.settings.rules import topics
+from jobs.settings.secrets import ClientProperties, TextTable
+from jobs.settings.source import from_mapping, load
+
+__all__ = [
+    "ClientProperties",
+    "ConfigErrors",
+    "GateSettings",
+    "JobSettings",
+    "KafkaSettings",
+    "KeySettings",
+    "OutputSettings",
+    "Settings",
+    "StreamSettings",
+    "TableKeySettings",
+    "TableSettings",
+    "TextTable",
+    "TombstoneKeySettings",
+    "from_mapping",
+    "key_names",
+    "load",
+    "load_merge",
+    "topics",
+]

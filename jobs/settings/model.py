@@ -1,0 +1,216 @@
+"""The settings of the join job, as frozen values; one class for each table of the TOML file.
+
+The model knows shapes, types and ranges of single values. What two settings demand of each other
+stands in ``rules``; reading a file, overrides and the environment in ``source``.
+``docs/configuration.md`` explains every setting to its users.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+
+from jobs.settings.problems import ConfigErrors
+from jobs.settings.rules import broken_rules
+from jobs.settings.secrets import ClientProperties, TextTable
+from jobs.settings.toml_text import describe
+
+# Kafka's own rule: org.apache.kafka.common.internals.Topic.validate.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_MAX_LENGTH = 249
+_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):(\d{1,5})")
+_MERGE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_PORT_MAX = 65_535
+
+# Flink refuses more key groups than this (KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM).
+MAX_PARALLELISM_LIMIT = 32_768
+_INT_MAX = 2**31 - 1
+
+
+def _topic(name: str) -> str:
+    if name in {"", ".", ".."}:
+        raise ValueError('give a topic name; Kafka allows none of "", "." and ".."')
+    if len(name) > _TOPIC_MAX_LENGTH:
+        raise ValueError(f"Kafka allows {_TOPIC_MAX_LENGTH} characters, this has {len(name)}")
+    if not _TOPIC.fullmatch(name):
+        raise ValueError(
+            "Kafka allows only ASCII letters, digits, '.', '_' and '-' in a topic name"
+        )
+    return name
+
+
+def _brokers(text: str) -> str:
+    for entry in text.split(","):
+        match = _BROKER.fullmatch(entry.strip())
+        if match is None or not 0 < int(match[1]) <= _PORT_MAX:
+            raise ValueError(
+                'give host:port, several separated by commas, e.g. "kafka-1:9092,kafka-2:9092"'
+            )
+    return text
+
+
+def _path(path: str) -> str:
+    if path and not all(path.split(".")):
+        raise ValueError('give names separated by single dots, e.g. "customer.id"')
+    return path
+
+
+def _merge(path: str) -> str:
+    if path and not _MERGE.fullmatch(path):
+        raise ValueError('give "module:function", e.g. "acme.joins:add_tier"')
+    return path
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("give a text that is not empty")
+    return text
+
+
+Topic = Annotated[str, AfterValidator(_topic)]
+Path = Annotated[str, AfterValidator(_path)]
+Isolation = Literal["read_committed", "read_uncommitted"]
+KeyFormat = Literal["text", "json"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        # The input may hold a password; pydantic would print it in its error.
+        hide_input_in_errors=True,
+    )
+
+
+class JobSettings(_Table):
+    """``[job]``: the job as Flink sees it."""
+
+    name: Annotated[str, AfterValidator(_not_blank)]
+    parallelism: int = Field(default=1, ge=1, le=MAX_PARALLELISM_LIMIT)
+    max_parallelism: int = Field(default=128, ge=1, le=MAX_PARALLELISM_LIMIT)
+    delivery: Literal["at-least-once", "exactly-once"] = "at-least-once"
+    transactional_id_prefix: str = ""
+    transaction_timeout_ms: int = Field(default=900_000, ge=10_000, le=_INT_MAX)
+    merge: Annotated[str, AfterValidator(_merge)] = ""
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether the outputs are written in Kafka transactions."""
+        return self.delivery == "exactly-once"
+
+
+class KafkaSettings(_Table):
+    """``[kafka]``: where the brokers are and how to reach them."""
+
+    bootstrap_servers: Annotated[str, AfterValidator(_brokers)]
+    properties: ClientProperties = ClientProperties()
+    librdkafka: ClientProperties = ClientProperties()
+
+
+class KeySettings(_Table):
+    """Where a record's join key is: in the value's JSON, or in the record key."""
+
+    from_: Literal["value", "key"] = Field(alias="from")
+    path: Path = ""
+    # Says nothing when the key is in the value: that is always JSON.
+    format: KeyFormat = "text"
+
+
+class TableKeySettings(KeySettings):
+    """``[table.key]``: as ``[stream.key]``, but a table's key is usually the record key."""
+
+    from_: Literal["value", "key"] = Field(default="key", alias="from")
+
+
+class TombstoneKeySettings(_Table):
+    """``[table.tombstone_key]``: where a tombstone, having no value, holds its join key."""
+
+    format: KeyFormat = "text"
+    path: Path = ""
+
+
+class StreamSettings(_Table):
+    """``[stream]``: the topic of events."""
+
+    topic: Topic
+    start: Literal["earliest", "latest"] = "earliest"
+    isolation_level: Isolation = "read_committed"
+    key: KeySettings
+
+
+class TableSettings(_Table):
+    """``[table]``: the compacted topic of rows, and what of a row is added to an event."""
+
+    topic: Topic
+    format: Literal["json", "debezium-json"] = "json"
+    isolation_level: Isolation = "read_committed"
+    key: TableKeySettings = TableKeySettings()
+    tombstone_key: TombstoneKeySettings | None = None
+    # Field path in the row = name in the enriched record.
+    fields: TextTable = TextTable()
+
+
+class OutputSettings(_Table):
+    """``[output]``: the three topics that the job writes."""
+
+    enriched: Topic
+    retry: Topic
+    dead: Topic
+
+
+class GateSettings(_Table):
+    """``[gate]``: how the gate ticks and whether the stream waits for it at its source."""
+
+    tick_interval_ms: int = Field(default=200, ge=10, le=60_000)
+    pause_stream: bool = True
+
+
+class Settings(_Table):
+    """Everything that the job is told. Made by ``load`` or ``from_mapping``.
+
+    Raises:
+        ConfigErrors: when settings contradict each other or one is half-set.
+    """
+
+    job: JobSettings
+    kafka: KafkaSettings
+    stream: StreamSettings
+    table: TableSettings
+    output: OutputSettings
+    gate: GateSettings = GateSettings()
+
+    @model_validator(mode="after")
+    def _hold_the_rules(self, info: ValidationInfo) -> Settings:
+        if not (isinstance(info.context, dict) and info.context.get("shapes_only")):
+            problems = broken_rules(self)
+            if problems:
+                raise ConfigErrors(problems)
+        return self
+
+    def describe(self) -> str:
+        """All settings, defaults included, as TOML; secrets are ``***``."""
+        return describe(self)
+
+
+def key_names(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Any]:
+    """Dotted name in the TOML file to annotation; a table of free keys is one name."""
+    names: dict[str, Any] = {}
+    for attribute, field in model.model_fields.items():
+        name = prefix + (field.alias or attribute)
+        inner = table_class(field.annotation)
+        if inner is None:
+            names[name] = field.annotation
+        else:
+            names |= key_names(inner, name + ".")
+    return names
+
+
+def table_class(annotation: Any) -> type[BaseModel] | None:
+    """The settings class behind an annotation such as ``TombstoneKeySettings | None``, if any."""
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
