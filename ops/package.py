@@ -4,7 +4,7 @@ Standard library only: `make setup` runs it before any package is installed.
 """
 
 import hashlib
-import os
+import uuid
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,7 +50,7 @@ def package(target: Path = UDFS_ZIP, root: Path = ROOT) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
     stamp.parent.mkdir(parents=True, exist_ok=True)
     # Two submissions may package at once: each writes its own file and the last rename wins.
-    partial = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    partial = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as out:
         for path in files:
             entry = zipfile.ZipInfo(str(path.relative_to(root)), _EPOCH)
