@@ -37,6 +37,7 @@ def arguments(
     from_savepoint: str | None = None,
     flink_settings: Mapping[str, str] | None = None,
     job_arguments: Sequence[str] = (),
+    extra_python_files: Sequence[Path] = (),
 ) -> list[str]:
     """The arguments of `flink` that submit a job of ours and return at once.
 
@@ -47,6 +48,7 @@ def arguments(
         from_savepoint: path of a savepoint or retained checkpoint to start from.
         flink_settings: Flink options of this one job (`-D`).
         job_arguments: further arguments of the entry, after the above.
+        extra_python_files: files or folders for the workers, beside the packaged `jobs` and `udfs`.
     """
     line = ["run", "-d"]
     if from_savepoint:
@@ -54,7 +56,8 @@ def arguments(
     for key, value in (flink_settings or {}).items():
         line.append(f"-D{key}={value}")
     line += ["-pyexec", str(VENV_PYTHON), "-pyclientexec", str(VENV_PYTHON)]
-    line += ["-pyfs", str(UDFS_ZIP), "-py", str(entry)]
+    files = ",".join(str(path) for path in (UDFS_ZIP, *extra_python_files))
+    line += ["-pyfs", files, "-py", str(entry)]
     if config is not None:
         line += ["--config", str(config)]
     for override in overrides:
@@ -82,6 +85,7 @@ def submit(
     from_savepoint: str | None = None,
     flink_settings: Mapping[str, str] | None = None,
     job_arguments: Sequence[str] = (),
+    extra_python_files: Sequence[Path] = (),
     timeout_s: float = 180,
 ) -> str:
     """Package `jobs` and `udfs` as they are now, and submit a job. See `arguments`.
@@ -100,6 +104,7 @@ def submit(
         from_savepoint=from_savepoint,
         flink_settings=flink_settings,
         job_arguments=job_arguments,
+        extra_python_files=extra_python_files,
     )
     result = cluster.flink(*line, timeout_s=timeout_s)
     output = result.stdout + result.stderr
@@ -149,6 +154,37 @@ def restarts(cluster: FlinkCluster, job_id: str) -> int:
     # A list, not an object: the one answer of that shape.
     answer: Any = _ask(cluster, "GET", f"/jobs/{job_id}/metrics?get=numRestarts")
     return int(answer[0]["value"]) if answer else 0
+
+
+def wait_restarted(
+    cluster: FlinkCluster, job_id: str, *, before: int = 0, deadline_s: float = 120
+) -> None:
+    """Return when the job was restarted more than `before` times and every task runs again.
+
+    Raises:
+        StackError: the job ended instead, or the deadline passed.
+    """
+    end = time.monotonic() + deadline_s
+    while restarts(cluster, job_id) <= before:
+        state = job_state(cluster, job_id)
+        if state in _ENDED or time.monotonic() > end:
+            raise StackError(
+                f"Job {job_id} is {state} and was restarted {restarts(cluster, job_id)} times,"
+                f" expected more than {before} within {deadline_s:g} s.",
+                f"The JobManager's log is in {cluster.folder}/jobmanager.",
+            )
+        time.sleep(_POLL_S)
+    wait_running(cluster, job_id, deadline_s=max(1.0, end - time.monotonic()))
+
+
+def busy_taskmanagers(cluster: FlinkCluster) -> list[int]:
+    """Numbers of the TaskManagers on which some slot is taken, for `kill_taskmanager`."""
+    listed = _ask(cluster, "GET", "/taskmanagers")["taskmanagers"]
+    return sorted(
+        int(entry["id"].rpartition("-")[2])
+        for entry in listed
+        if entry["freeSlots"] < entry["slotsNumber"]
+    )
 
 
 def failure(cluster: FlinkCluster, job_id: str) -> str:

@@ -3,6 +3,7 @@
 Standard library only: `make setup` imports this before any package is installed.
 """
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,6 +20,7 @@ BROKER_JARS = BUILD / "jars" / "broker"
 FLINK_HOME = BUILD / "flink-home"
 UDFS_ZIP = BUILD / "tablegate-udfs.zip"
 STAMPS = BUILD / "stamps"
-STACK = BUILD / "stack"
+# Another folder lets two stacks run side by side; the tests use it.
+STACK = Path(os.environ.get("TABLEGATE_STACK", BUILD / "stack"))
 
 VENV_PYTHON = VENV / "bin" / "python"

@@ -32,6 +32,10 @@ _START_TIME_TOLERANCE_S = 1.0
 # takes a port between our choosing it and the process binding it.
 _PORTS = range(20000, 32000)
 
+# Children of this Python by pid. Only their parent can reap them, through whichever ProcessSet, and
+# they may outlive it: dropping the object would warn about that.
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
+
 _POLL_S = 0.1
 _LOG_TAIL_LINES = 25
 
@@ -137,8 +141,6 @@ class ProcessSet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._file = folder / "processes.json"
-        # Those that this very Python started have to be reaped by it.
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def records(self) -> dict[str, ProcessRecord]:
         """What the state file says, by name; empty if there is none.
@@ -195,7 +197,7 @@ class ProcessSet:
                     f"{name}: cannot start {command[0]}: {error.strerror}.",
                     "Java 17 must be on the PATH; `make setup` makes the rest.",
                 ) from error
-        self._children[child.pid] = child
+        _CHILDREN[child.pid] = child
         try:
             started = psutil.Process(child.pid).create_time()
             record = ProcessRecord(name, child.pid, started)
@@ -252,7 +254,7 @@ class ProcessSet:
         end = time.monotonic() + deadline_s
         while True:
             for record in records:
-                if child := self._children.get(record.pid):
+                if child := _CHILDREN.get(record.pid):
                     child.poll()
             if not any(find(record) for record in records):
                 return True

@@ -24,7 +24,8 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from docker.errors import DockerException
 from testcontainers.community.kafka import KafkaContainer
 

@@ -1,0 +1,150 @@
+"""Runs a KeyedCoProcessFunction without a JVM: keyed state, event-time timers and side outputs.
+
+What the function is given is what PyFlink documents; state is pickled in and out as PyFlink does,
+so that a value which does not survive that fails here too.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyflink.common import Row
+from pyflink.datastream import OutputTag
+from pyflink.datastream.functions import KeyedCoProcessFunction
+
+NO_WATERMARK = -(2**63)
+
+State = dict[str, dict[str, Any]]
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, n: int = 1) -> None:
+        self.count += n
+
+
+class _Metrics:
+    def __init__(self) -> None:
+        self.counters: dict[str, _Counter] = {}
+
+    def counter(self, name: str) -> _Counter:
+        return self.counters.setdefault(name, _Counter())
+
+
+class _Keyed:
+    """State of the current key only, as Flink scopes it."""
+
+    def __init__(self, harness: Harness, name: str) -> None:
+        self._harness, self._name = harness, name
+
+    @property
+    def _slot(self) -> dict[str, Any]:
+        return self._harness.state.setdefault(self._name, {})
+
+    def _get(self) -> Any:
+        stored = self._slot.get(self._harness.key)
+        return None if stored is None else pickle.loads(stored)  # noqa: S301
+
+    def _put(self, value: Any) -> None:
+        self._slot[self._harness.key] = pickle.dumps(value)
+
+    def clear(self) -> None:
+        self._slot.pop(self._harness.key, None)
+
+
+class _Value(_Keyed):
+    def value(self) -> Any:
+        return self._get()
+
+    def update(self, value: Any) -> None:
+        self._put(value)
+
+
+class _Map(_Keyed):
+    def put(self, key: Any, value: Any) -> None:
+        # Newest first: a map state promises no order, and RocksDB and the heap differ.
+        self._put({key: value} | (self._get() or {}))
+
+    def get(self, key: Any) -> Any:
+        return (self._get() or {}).get(key)
+
+    def keys(self) -> Iterable[Any]:
+        return (self._get() or {}).keys()
+
+
+class Harness:
+    """One subtask of ``function``. Collects its output in ``out``, side outputs by tag id."""
+
+    def __init__(
+        self, function: KeyedCoProcessFunction, state: State | None = None, timers: Any = ()
+    ) -> None:
+        self.state: State = {} if state is None else state
+        self.timers: set[tuple[int, str]] = set(timers)
+        self.watermark = NO_WATERMARK
+        self.key = ""
+        self.out: list[Row] = []
+        self.side: dict[str, list[Row]] = {}
+        self.metrics = _Metrics()
+        # As Flink does: what runs on the worker came through pickle.
+        self.function = pickle.loads(pickle.dumps(function))  # noqa: S301
+        self.function.open(self)
+
+    # -- what the function sees: runtime context, context and timer service in one
+
+    def get_state(self, descriptor: Any) -> _Value:
+        return _Value(self, descriptor.name)
+
+    def get_map_state(self, descriptor: Any) -> _Map:
+        return _Map(self, descriptor.name)
+
+    def get_metrics_group(self) -> _Metrics:
+        return self.metrics
+
+    def timer_service(self) -> Harness:
+        return self
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self.timers.add((timestamp, self.key))
+
+    # -- what the test does
+
+    def event(self, key: str, value: Any) -> None:
+        self.key = key
+        self._collect(self.function.process_element1(value, self))
+
+    def row(self, key: str, value: Any) -> None:
+        self.key = key
+        self._collect(self.function.process_element2(value, self))
+
+    def advance(self, watermark: int) -> None:
+        """The watermark rises; timers at or below it fire, each with its key."""
+        self.watermark = watermark
+        for due in sorted(t for t in self.timers if t[0] <= watermark):
+            self.timers.discard(due)
+            timestamp, self.key = due
+            self._collect(self.function.on_timer(timestamp, self))
+
+    def restarted(self, function: KeyedCoProcessFunction) -> Harness:
+        """A new attempt from this one's state: no watermark yet, output and counters anew."""
+        state = {name: dict(keys) for name, keys in self.state.items()}
+        return Harness(function, state, self.timers)
+
+    def held(self) -> int:
+        return sum(len(pickle.loads(v)) for v in self.state.get("held-events", {}).values())  # noqa: S301
+
+    def count(self, name: str) -> int:
+        return self.metrics.counter(name).count
+
+    def _collect(self, outputs: Iterator[Any] | None) -> None:
+        for output in outputs or ():
+            if isinstance(output, tuple) and isinstance(output[0], OutputTag):
+                self.side.setdefault(output[0].tag_id, []).append(output[1])
+            else:
+                self.out.append(output)
