@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pyflink.table import DataTypes, Schema, TableDescriptor
 
-from udfs.gate import LOADED_MS
+from udfs.core.gate import LOADED_MS
 
 _BYTES = DataTypes.BYTES()
 _HEADERS = DataTypes.MAP(DataTypes.STRING(), _BYTES)

@@ -11,17 +11,10 @@ from pyflink.table import DataTypes, FunctionContext
 from pyflink.table.udf import ScalarFunction, UserDefinedScalarFunctionWrapper, udf
 
 from udfs.core.errors import TargetError
-from udfs.core.gate import Gate
+from udfs.core.gate import CLOSED_MS, LOADED_MS, Gate
 from udfs.targets import TargetResolver
 
 log = logging.getLogger(__name__)
-
-CLOSED_MS = -1
-"""Watermark of the table's side while the table loads: below every event, which stand at 0."""
-
-LOADED_MS = 253_402_200_000_000
-"""Watermark of the table's side once it is loaded: the last day of the year 9999, UTC, which is the
-largest that the planner's timestamp functions print and parse."""
 
 _REPORT_EVERY_S = 10.0
 _ASK_AGAIN_EVERY_S = 0.5

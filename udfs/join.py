@@ -12,9 +12,10 @@ from pyflink.datastream import OutputTag
 from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
+from udfs import code
 from udfs.core.events import EventReader, set_aside_headers
 from udfs.core.jsontext import BadRecord
-from udfs.core.merge import Merge
+from udfs.core.merge import CustomMerge, Merge
 from udfs.core.model import DELETED_ROW, Verdict, source_of, verdict_for
 from udfs.core.rows import RowReader
 from udfs.records import Record, output, output_type, read_record
@@ -69,8 +70,13 @@ class GatedJoin(KeyedCoProcessFunction):
 
     def __init__(self, rules: JoinRules) -> None:
         self._rules = rules
+        # Taken on the client, compared on the worker.
+        self._code = code.LOADED
+        self._merge_code = _code_of(rules.merge)
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        code.require_same("Tablegate's workers (package udfs)", self._code, code.LOADED)
+        code.require_same("the merge function's module", self._merge_code, _code_of(self._rules.merge))
         self._row = runtime_context.get_state(row_state())
         self._held = runtime_context.get_map_state(held_state())
         self._retry, self._dead = retry_tag(), dead_tag()
@@ -144,6 +150,10 @@ class GatedJoin(KeyedCoProcessFunction):
         now = _now_ms() if seen_ms is None else seen_ms
         headers = set_aside_headers(record.headers, verdict, source, now, f"{source}: {error}")
         return self._dead, output(record.key, record.value, headers, record.timestamp_ms)
+
+
+def _code_of(merge: Merge) -> str:
+    return code.digest_of_module(merge.module) if isinstance(merge, CustomMerge) else ""
 
 
 def _check_route(record: Record, key: str | None) -> None:

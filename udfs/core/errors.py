@@ -6,7 +6,8 @@
     ├── ConfigError      the configuration is wrong or half-set; nothing was submitted
     ├── PreflightError   the cluster does not look as the configuration says; nothing was submitted
     ├── StackError       the embedded broker or cluster could not be started or stopped
-    └── TargetError      the gate cannot name or trust its targets; the attempt fails
+    ├── TargetError      the gate cannot name or trust its targets; the attempt fails
+    └── StaleCodeError   the worker has other code in memory than the job's; the attempt fails
 
 Anything else that reaches a user is a fault of ours.
 """
@@ -58,3 +59,7 @@ class StackError(_WithRemedy):
 
 class TargetError(_WithRemedy):
     """The gate's targets cannot be resolved or reached: the table topic is gone, or its end moved back."""
+
+
+class StaleCodeError(_WithRemedy):
+    """The worker process imported another version of the code, for an earlier job."""

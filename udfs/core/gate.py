@@ -29,6 +29,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+CLOSED_MS = -1
+"""Watermark of the table's side while the table loads: below every event, which stand at 0."""
+
+LOADED_MS = 253_402_200_000_000
+"""Watermark of the table's side once it is loaded: within the last day of the year 9999 (UTC), the
+largest year that Flink SQL's timestamp functions take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -13,6 +13,7 @@ import msgspec
 Fields = dict[str, msgspec.Raw]
 
 _OBJECT = msgspec.json.Decoder(Fields)
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
 _TEXT = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
 
@@ -44,6 +45,18 @@ def object_fields(value: bytes | None, what: str) -> Fields:
     except msgspec.ValidationError as error:
         raise BadRecord(f"{what} is JSON but not an object: {_short(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecord(f"{what} is not valid JSON: {_short(error)}") from error
+
+
+def one_value(text: bytes, what: str) -> bytes:
+    """The bytes of the one JSON value that ``text`` is, without the white space around it.
+
+    Raises BadRecord when it is not exactly one value.
+    """
+    try:
+        text.decode()
+        return bytes(_VALUE.decode(text))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"{what} is not valid JSON: {_short(error)}") from error
 
 

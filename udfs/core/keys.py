@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from udfs.core.jsontext import BadRecord, Fields, decode_text, dig, object_fields
+from udfs.core.jsontext import BadRecord, Fields, decode_text, dig, object_fields, one_value
 
 
 class KeyOrigin(StrEnum):
@@ -53,8 +53,7 @@ class KeyRule:
                 raise BadRecord(f"record key is not UTF-8 text: {error}") from error
         if self.path:
             return self.in_fields(object_fields(key, "record key"))
-        # One JSON value becomes the field of an object, so that one strict reader serves both.
-        return _canonical(dig(object_fields(b'{"k":' + key + b"}", "record key"), ("k",)), "record key")
+        return _canonical(one_value(key, "record key"), "record key")
 
     def in_fields(self, fields: Fields) -> str | None:
         """The canonical key from the fields of a JSON object, or None when missing or null.

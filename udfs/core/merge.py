@@ -45,14 +45,19 @@ class CustomMerge:
     """Calls a user's function ``merge(event, row) -> dict`` with plain Python dicts."""
 
     def __init__(self, import_path: str) -> None:
-        self._import_path = import_path
+        self.import_path = import_path
         self._function: UserMerge | None = None
+
+    @property
+    def module(self) -> str:
+        """The module that the function is imported from."""
+        return self.import_path.partition(":")[0]
 
     def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
         if self._function is None:
             # Here and not in __init__, which runs on the client: the worker imports its own copy.
-            module, _, name = self._import_path.partition(":")
-            self._function = getattr(importlib.import_module(module), name)
+            name = self.import_path.partition(":")[2]
+            self._function = getattr(importlib.import_module(self.module), name)
         event_dict, row_dict = decode_any(event), decode_any(row)
         try:
             enriched = self._function(event_dict, row_dict)  # type: ignore[arg-type]
@@ -63,4 +68,4 @@ class CustomMerge:
             # Whatever the user's function raises concerns this event alone: it becomes a dead
             # letter with the reason, and the job goes on.
             name = type(error).__name__
-            raise BadRecord(f"merge function {self._import_path} failed: {name}: {error}") from error
+            raise BadRecord(f"merge function {self.import_path} failed: {name}: {error}") from error

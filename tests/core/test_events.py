@@ -1,0 +1,45 @@
+"""Headers of records that are set aside: what is added, what counts up, what stays."""
+
+from udfs.core.events import EventReader, set_aside_headers
+from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
+from udfs.core.model import DELETED_ROW, Verdict, verdict_for
+
+
+def test_the_verdict_follows_from_the_row_state() -> None:
+    assert verdict_for(None) is Verdict.NOT_FOUND
+    assert verdict_for(DELETED_ROW) is Verdict.DELETED
+    assert verdict_for(b'{"tier":null}') is Verdict.HIT
+    assert verdict_for(b"{}") is Verdict.HIT
+
+
+def test_own_headers_stay_and_ours_are_added() -> None:
+    headers = set_aside_headers({"trace-id": b"t"}, Verdict.NOT_FOUND, "orders[2]@7", 1234)
+    assert headers == {
+        "trace-id": b"t",
+        "tablegate-verdict": b"NOT_FOUND",
+        "tablegate-source": b"orders[2]@7",
+        "tablegate-attempt": b"1",
+        "tablegate-first-seen": b"1234",
+    }
+
+
+def test_a_record_that_comes_round_again_counts_up_and_keeps_its_first_time() -> None:
+    once = set_aside_headers(None, Verdict.BAD_RECORD, "orders[0]@1", 1000, "orders[0]@1: bad")
+    twice = set_aside_headers(once, Verdict.DELETED, "orders[0]@9", 5000)
+    assert twice["tablegate-attempt"] == b"2"
+    assert twice["tablegate-first-seen"] == b"1000"
+    assert twice["tablegate-verdict"] == b"DELETED"
+    assert "tablegate-error" not in twice
+
+
+def test_a_stranger_s_attempt_header_counts_as_none() -> None:
+    for text in (b"x", b"", b"-1", b"9" * 5000):
+        headers = set_aside_headers({"tablegate-attempt": text}, Verdict.NO_KEY, "o[0]@0", 1)
+        assert headers["tablegate-attempt"] == b"1"
+
+
+def test_a_key_in_the_record_key_does_not_excuse_an_unreadable_value() -> None:
+    reader = EventReader(KeyRule(KeyOrigin.KEY, KeyFormat.TEXT))
+    key, fields = reader.read(b"c1", b'{"a":1}')
+    assert key == "c1"
+    assert set(fields) == {"a"}

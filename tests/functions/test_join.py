@@ -1,0 +1,286 @@
+"""The join function: holding, releasing, verdicts, and state that returns to zero."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyflink.common import Row
+
+from tests.support.keyed_harness import NO_WATERMARK, Harness
+from udfs import code
+from udfs.core.errors import StaleCodeError
+from udfs.core.events import EventReader
+from udfs.core.gate import CLOSED_MS, LOADED_MS
+from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
+from udfs.core.merge import AddFields, CustomMerge
+from udfs.core.rows import RowReader, TableFormat
+from udfs.join import GatedJoin, JoinRules
+from udfs.records import Record
+
+RULES = JoinRules(
+    stream_topic="orders",
+    table_topic="products",
+    events=EventReader(KeyRule(KeyOrigin.VALUE, KeyFormat.JSON, ("product",))),
+    rows=RowReader(TableFormat.JSON, KeyRule(KeyOrigin.KEY, KeyFormat.TEXT)),
+    merge=AddFields(((("name",), "product_name"),)),
+)
+
+
+def _record(routed: str | None, key: bytes | None, value: Any, offset: int, **more: Any) -> Row:
+    raw = json.dumps(value).encode() if isinstance(value, dict) else value
+    return Row(*Record(routed, key, raw, more.get("headers"), 1000, more.get("partition", 0), offset))
+
+
+def order(harness: Harness, product: str, offset: int, **more: Any) -> None:
+    value = {"product": product, "offset": offset}
+    harness.event(product, _record(product, b"o", value, offset, **more))
+
+
+def product(harness: Harness, key: str, row: Any, offset: int = 0) -> None:
+    harness.row(key, _record(key, key.encode(), row, offset))
+
+
+def names(harness: Harness) -> list[tuple[int, str]]:
+    values = [json.loads(out[1]) for out in harness.out]
+    return [(v["offset"], v["product_name"]) for v in values]
+
+
+def test_an_event_is_held_until_the_watermark_of_the_gate_and_then_meets_its_row() -> None:
+    harness = Harness(GatedJoin(RULES))
+    order(harness, "p1", 0)
+    harness.advance(CLOSED_MS)
+    product(harness, "p1", {"name": "mug"})
+    assert harness.out == []
+    assert harness.held() == 1
+    harness.advance(LOADED_MS)
+    assert names(harness) == [(0, "mug")]
+    assert harness.side == {}
+
+
+def test_nothing_of_a_released_event_stays_in_state() -> None:
+    harness = Harness(GatedJoin(RULES))
+    for offset in range(3):
+        order(harness, "p1", offset)
+    harness.advance(LOADED_MS)
+    assert harness.held() == 0
+    assert harness.timers == set()
+    assert set(harness.state) <= {"held-events", "table-row"}
+    assert harness.state["held-events"] == {}
+
+
+def test_an_open_gate_holds_nothing_and_sets_no_timer() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 0)
+    assert names(harness) == [(0, "mug")]
+    assert harness.held() == 0
+    assert harness.timers == set()
+
+
+def test_held_events_of_a_key_come_out_in_their_order_and_before_newer_ones() -> None:
+    harness = Harness(GatedJoin(RULES))
+    product(harness, "p1", {"name": "mug"})
+    for offset in (1, 2, 10, 200):
+        order(harness, "p1", offset)
+    harness.advance(LOADED_MS)
+    order(harness, "p1", 201)
+    assert [offset for offset, _ in names(harness)] == [1, 2, 10, 200, 201]
+
+
+def test_events_of_two_partitions_with_one_offset_are_both_held() -> None:
+    harness = Harness(GatedJoin(RULES))
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 5, partition=0)
+    order(harness, "p1", 5, partition=3)
+    harness.advance(LOADED_MS)
+    assert len(harness.out) == 2
+
+
+def test_the_newest_row_wins_and_a_deletion_is_its_own_verdict() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"}, 0)
+    product(harness, "p1", {"name": "jar"}, 1)
+    order(harness, "p1", 0)
+    product(harness, "p1", None, 2)
+    order(harness, "p1", 1)
+    order(harness, "p2", 2)
+    product(harness, "p1", {"name": "pot"}, 3)
+    order(harness, "p1", 3)
+    assert names(harness) == [(0, "jar"), (3, "pot")]
+    verdicts = [miss[2]["tablegate-verdict"] for miss in harness.side["retry"]]
+    assert verdicts == [b"DELETED", b"NOT_FOUND"]
+
+
+def test_a_row_with_a_null_field_is_a_hit() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": None})
+    order(harness, "p1", 0)
+    assert names(harness) == [(0, None)]
+    assert "retry" not in harness.side
+
+
+def test_hits_keep_key_headers_and_timestamp_and_misses_their_bytes() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 0, headers={"trace": b"1"})
+    order(harness, "p2", 1, headers={"trace": b"2"}, partition=2)
+    key, _, headers, timestamp = harness.out[0]
+    assert (key, headers, timestamp) == (b"o", {"trace": b"1"}, 1000)
+    key, value, headers, timestamp = harness.side["retry"][0]
+    assert (key, timestamp) == (b"o", 1000)
+    assert value == b'{"product": "p2", "offset": 1}'
+    assert headers["trace"] == b"2"
+    assert headers["tablegate-source"] == b"orders[2]@1"
+    assert headers["tablegate-attempt"] == b"1"
+
+
+def test_first_seen_is_when_the_event_was_held_not_when_it_was_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("udfs.join._now_ms", lambda: 111)
+    harness = Harness(GatedJoin(RULES))
+    order(harness, "p1", 0)
+    monkeypatch.setattr("udfs.join._now_ms", lambda: 999)
+    harness.advance(LOADED_MS)
+    assert harness.side["retry"][0][2]["tablegate-first-seen"] == b"111"
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "reason"),
+    [
+        (b"{broken", b"BAD_RECORD", b"not valid JSON"),
+        (None, b"BAD_RECORD", b"is null"),
+        (b'{"product":null}', b"NO_KEY", b"missing or null"),
+        (b"{}", b"NO_KEY", b"missing or null"),
+    ],
+)
+def test_what_cannot_be_joined_is_a_dead_letter_with_its_reason(
+    value: bytes | None, verdict: bytes, reason: bytes
+) -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    harness.event("no key: 2@7", _record(None, b"o", value, 7, partition=2))
+    key, letter, headers, _ = harness.side["dead"][0]
+    assert (key, letter) == (b"o", value)
+    assert headers["tablegate-verdict"] == verdict
+    assert headers["tablegate-error"].startswith(b"orders[2]@7: ")
+    assert reason in headers["tablegate-error"]
+
+
+def test_an_unreadable_row_is_a_dead_letter_and_leaves_the_row_before_it() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"}, 0)
+    product(harness, "p1", b"{not json", 1)
+    order(harness, "p1", 0)
+    assert names(harness) == [(0, "mug")]
+    assert harness.side["dead"][0][2]["tablegate-source"] == b"products[0]@1"
+
+
+def test_a_key_that_the_jvm_read_differently_is_refused_and_not_looked_up() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "other", {"name": "wrong"})
+    harness.event("other", _record("other", b"o", {"product": "p1"}, 0))
+    assert harness.out == []
+    assert b"for routing" in harness.side["dead"][0][2]["tablegate-error"]
+
+
+def test_a_user_s_merge_that_fails_makes_a_dead_letter() -> None:
+    rules = JoinRules(**(vars(RULES) | {"merge": CustomMerge("tests.support.merges:raises")}))
+    harness = Harness(GatedJoin(rules))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 0)
+    assert b"ZeroDivisionError" in harness.side["dead"][0][2]["tablegate-error"]
+
+
+def test_a_held_event_is_counted_as_held_and_not_as_a_miss() -> None:
+    harness = Harness(GatedJoin(RULES))
+    order(harness, "p1", 0)
+    assert (harness.count("held_events"), harness.count("misses")) == (1, 0)
+    harness.advance(LOADED_MS)
+    assert (harness.count("released_events"), harness.count("misses")) == (1, 1)
+
+
+def test_without_the_gate_the_same_event_is_lost() -> None:
+    harness = Harness(GatedJoin(JoinRules(**(vars(RULES) | {"gated": False}))))
+    order(harness, "p1", 0)
+    product(harness, "p1", {"name": "mug"})
+    assert harness.out == []
+    assert len(harness.side["retry"]) == 1
+
+
+def test_a_worker_with_other_code_in_memory_refuses_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submitted = pickle.dumps(GatedJoin(RULES))
+    monkeypatch.setattr(code, "LOADED", "0123456789abcdef")
+    with pytest.raises(StaleCodeError, match="Restart the TaskManagers"):
+        Harness(pickle.loads(submitted))  # noqa: S301
+
+
+_KEYS = st.sampled_from(["p1", "p2", "p3"])
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("order"), _KEYS),
+        st.tuples(st.just("row"), _KEYS),
+        st.tuples(st.just("delete"), _KEYS),
+    ),
+    max_size=25,
+)
+
+
+def _apply(harness: Harness, steps: list[tuple[str, str]], start: int) -> None:
+    for offset, (what, key) in enumerate(steps, start):
+        if what == "order":
+            order(harness, key, offset)
+        else:
+            product(harness, key, {"name": str(offset)} if what == "row" else None, offset)
+
+
+@settings(deadline=None)
+@given(_STEPS, _STEPS, st.data())
+def test_a_restart_at_any_step_loses_and_doubles_nothing(
+    loading: list[tuple[str, str]], steady: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    """Against a dict: held events meet the table as it is when the gate opens, later ones as it is."""
+    table: dict[str, str | None] = {}
+    expected: list[tuple[int, str]] = []
+    for offset, (what, key) in enumerate(loading):
+        if what != "order":
+            table[key] = str(offset) if what == "row" else None
+    held = [(o, k) for o, (what, k) in enumerate(loading) if what == "order"]
+    expected += [(o, str(table[k])) for o, k in held if table.get(k) is not None]
+    for offset, (what, key) in enumerate(steady, len(loading)):
+        if what == "order" and table.get(key) is not None:
+            expected.append((offset, str(table[key])))
+        elif what != "order":
+            table[key] = str(offset) if what == "row" else None
+
+    harness = Harness(GatedJoin(RULES))
+    cut = data.draw(st.integers(0, len(loading)))
+    _apply(harness, loading[:cut], 0)
+    before = harness.out
+    harness = harness.restarted(GatedJoin(RULES))
+    assert harness.watermark == NO_WATERMARK
+    _apply(harness, loading[cut:], cut)
+    assert before == harness.out == []
+    harness.advance(LOADED_MS)
+    cut = data.draw(st.integers(0, len(steady)))
+    _apply(harness, steady[:cut], len(loading))
+    first = names(harness)
+    harness = harness.restarted(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    _apply(harness, steady[cut:], len(loading) + cut)
+    assert sorted(first + names(harness)) == sorted(expected)
+    assert harness.held() == 0
