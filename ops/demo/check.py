@@ -96,15 +96,23 @@ class Fault(StrEnum):
 
 @dataclass
 class Decile:
-    """A tenth of the table's log: the orders whose row stood there, and how many missed it."""
+    """A tenth of the table's log: the orders whose row stood there, and what became of them.
+
+    ``lost`` of them missed the row or are in no output, ``stale`` got an older row instead.
+    """
 
     events: int = 0
     lost: int = 0
+    stale: int = 0
 
 
 @dataclass
 class Judgement:
-    """The result for one job. Counts are of distinct orders, but for ``duplicates`` (copies)."""
+    """The result for one job. Counts are of distinct orders, but for ``duplicates`` (copies).
+
+    ``deciles`` places the orders that the first start found waiting, by where in the table's log,
+    as it stood then, their row was. Orders without a row stand nowhere.
+    """
 
     events: int = 0
     hits: int = 0
@@ -139,11 +147,13 @@ class _Event(NamedTuple):
 
     ``body`` is None when the value cannot be read, ``key`` when it names no customer. ``window``
     holds the states that the job may have seen, ``earlier`` those that it must not have seen.
+    ``first`` says whether the first start could read it.
     """
 
     record: Record
     source: str
     start: Start
+    first: bool
     body: Json | None
     key: str | None
     window: Sequence[_State]
@@ -205,7 +215,9 @@ def judge(expected: Expected, outputs: Outputs, rules: Rules) -> Judgement:
         else:
             copies[identity].append(_judge_copy(kind, output, event, rules))
     for identity, event in expected.items():
-        _settle(result, event, copies.get(identity, ()))
+        faults = _settle(result, event, copies.get(identity, ()))
+        if event.first:
+            _place(result.deciles, event, faults)
     return result
 
 
@@ -244,7 +256,9 @@ def _event(
         for i, state in enumerate(states)
         if state.offset < start.table_end.get(state.partition, 0)
     )
-    return _Event(record, source, start, body, key, states[begin:], states[:begin])
+    return _Event(
+        record, source, start, start is starts[0], body, key, states[begin:], states[:begin]
+    )
 
 
 def _judge_copy(kind: str, output: Record, event: _Event, rules: Rules) -> _Copy:
@@ -340,7 +354,7 @@ def _mislabelled(
         yield Fault.MISLABELLED, f"tablegate-first-seen is {seen!r}, expected epoch ms"
 
 
-def _settle(result: Judgement, event: _Event, copies: Sequence[_Copy]) -> None:
+def _settle(result: Judgement, event: _Event, copies: Sequence[_Copy]) -> Iterable[Fault]:
     """Count an order by all of its copies: once in hits, misses or dead, and once per fault."""
     kinds = {copy.kind for copy in copies}
     faults: dict[Fault, str] = {}
@@ -356,12 +370,19 @@ def _settle(result: Judgement, event: _Event, copies: Sequence[_Copy]) -> None:
         faults[Fault.LOST] = f"{event.source}: in no output"
     result.duplicates += max(0, len(copies) - 1)
     _note(result, faults)
+    return faults
+
+
+def _place(deciles: Sequence[Decile], event: _Event, faults: Iterable[Fault]) -> None:
     row = event.window[0]
     if row.added is not None:
         end = event.start.table_end[row.partition]
-        decile = result.deciles[row.offset * _DECILES // end]
+        decile = deciles[row.offset * _DECILES // end]
         decile.events += 1
-        decile.lost += bool(faults.keys() & {Fault.WRONG_NULL, Fault.LOST})
+        if {Fault.WRONG_NULL, Fault.LOST}.intersection(faults):
+            decile.lost += 1
+        elif Fault.STALE in faults:
+            decile.stale += 1
 
 
 def _note(result: Judgement, faults: Mapping[Fault, str]) -> None:

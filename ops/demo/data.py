@@ -41,7 +41,7 @@ _NOTES = (
 )
 
 # With fewer, some of the shares below come out empty.
-_FEWEST = 1_000
+FEWEST = 1_000
 
 _DAY_MS = 86_400_000
 _TABLE_SPAN_MS = 30 * _DAY_MS
@@ -70,9 +70,9 @@ class Plan:
     seed: int = 7
 
     def __post_init__(self) -> None:
-        if min(self.rows, self.events) < _FEWEST:
+        if min(self.rows, self.events) < FEWEST:
             raise ValueError(
-                f"the story needs at least {_FEWEST} rows and events, got rows={self.rows}, "
+                f"the story needs at least {FEWEST} rows and events, got rows={self.rows}, "
                 f"events={self.events}"
             )
 

@@ -16,6 +16,9 @@ from udfs.core.errors import StackError
 
 log = logging.getLogger(__name__)
 
+# Errors only. A broker that has just started makes librdkafka try again, and warn of it.
+_QUIET = {"log_level": 3}
+
 # One round trip on this machine takes milliseconds; a broker that needs longer is in trouble.
 _ANSWER_S = 30.0
 _READ_AT_ONCE = 10_000
@@ -33,7 +36,7 @@ def create(
 
     Raises StackError when the broker refuses one or does not answer.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=log)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET}, logger=log)
     wanted = [
         NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config))
         for name, config in topics.items()
@@ -56,6 +59,7 @@ def produce(bootstrap_servers: str, topic: str, drafts: Iterable[Draft]) -> int:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
+            **_QUIET,
             "acks": "all",
             "enable.idempotence": True,  # keeps the order of a partition through a retry
             "linger.ms": 50,
@@ -104,6 +108,7 @@ class Reader:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
+                **_QUIET,
                 "group.id": "tablegate-demo",  # librdkafka insists on one; nothing is committed
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -262,12 +262,16 @@ def test_every_order_lost_is_counted_as_that_many() -> None:
     assert len(result.examples[Fault.LOST]) == 5
 
 
-def test_lost_rows_are_placed_by_their_position_in_the_log_of_that_start() -> None:
-    # Order 6 asks for dan, at offset 5 of the 9 that stood there at the second start.
-    result = judged(retry(labelled(6, "NOT_FOUND"))(without(right(), 6)))
-    assert [decile.lost for decile in result.deciles] == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]
-    # ann at 3 of 5; dan; ann at 6 of 9; bob at 8 of 9. Orders without a row stand nowhere.
-    assert [decile.events for decile in result.deciles] == [0, 0, 0, 0, 0, 1, 2, 0, 1, 0]
+def test_rows_that_an_order_missed_are_placed_in_the_log_of_the_first_start() -> None:
+    # Both ask for ann, whose row stood at 3 of the 5 records that the first start found.
+    wrong = Outputs(enriched=[hit(0, 1, "bronze")], retry=[labelled(5, "DELETED")], dead=[])
+    assert [(d.events, d.lost, d.stale) for d in judged(wrong).deciles] == [
+        *[(0, 0, 0)] * 6,
+        (1, 0, 1),
+        *[(0, 0, 0)] * 3,
+    ]
+    missed = right()._replace(enriched=[], retry=[labelled(0, "NOT_FOUND")])
+    assert [(d.events, d.lost, d.stale) for d in judged(missed).deciles][6] == (1, 1, 0)
 
 
 def test_orders_that_share_an_id_are_refused() -> None:
