@@ -1,0 +1,154 @@
+"""The graph that is submitted: identities for ever, one subtask on the table side, no surprises."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from jobs import uids
+from jobs.assembly import build, ticked_partitions
+from jobs.settings import Settings, from_mapping
+from udfs.core.gate import Target
+
+pytestmark = pytest.mark.jvm
+
+TARGETS = {0: Target(0, 10, 9), 1: Target(0, 0, None)}
+
+# Frozen. Lines may be added at the end; changing or removing one loses state at the next deploy.
+FROZEN_UIDS = (
+    "gated-join",
+    "stream-records",
+    "stream-route",
+    "stream-source",
+    "table-records",
+    "table-route",
+    "table-watermark",
+    "table-rowtime",
+    "table-from-gate",
+    "table-to-gate",
+    "table-gate",
+    "table-progress",
+    "table-key",
+    "table-source",
+    "tick-columns",
+    "tick-partitions",
+    "tick-source",
+    "enriched-sink",
+    "enriched-columns",
+    "enriched-table",
+    "retry-sink",
+    "retry-columns",
+    "retry-table",
+    "retry-side-output",
+    "dead-sink",
+    "dead-columns",
+    "dead-table",
+    "dead-side-output",
+)
+
+
+class Node(NamedTuple):
+    uid: str | None
+    name: str
+    parallelism: int
+    max_parallelism: int
+
+
+def _nodes(settings: Settings, **how: Any) -> list[Node]:
+    graph = build(settings, TARGETS, **how)._generate_stream_graph()
+    return [
+        Node(n.getTransformationUID(), n.getOperatorName(), n.getParallelism(), n.getMaxParallelism())
+        for n in graph.getStreamNodes().toArray()
+    ]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> list[Node]:
+    return _nodes(_settings())
+
+
+def _settings() -> Settings:
+    return from_mapping(
+        {
+            "job": {"name": "orders-enrich", "parallelism": 2, "max_parallelism": 64},
+            "kafka": {"bootstrap_servers": "localhost:1"},
+            "stream": {"topic": "orders", "key": {"from": "value", "path": "customer_id"}},
+            "table": {"topic": "customers", "fields": {"tier": "customer_tier"}},
+            "output": {"enriched": "e", "retry": "r", "dead": "d"},
+        }
+    )
+
+
+def test_uids_are_frozen() -> None:
+    listed = [
+        operator.uid
+        for operator in (
+            uids.JOIN,
+            *uids.STREAM_SIDE,
+            *uids.TABLE_SIDE,
+            *uids.ENRICHED_OUTPUT,
+            *uids.RETRY_OUTPUT,
+            *uids.DEAD_OUTPUT,
+        )
+    ]
+    assert tuple(listed[: len(FROZEN_UIDS)]) == FROZEN_UIDS
+    assert len(set(listed)) == len(listed)
+
+
+def test_every_operator_of_the_graph_has_its_uid(nodes: list[Node]) -> None:
+    # A sink becomes a writer and a committer; Flink derives the latter's identity from the uid.
+    named = {n.uid.removeprefix("Sink Committer: ") for n in nodes if n.uid is not None}
+    assert [n.name for n in nodes if n.uid is None] == []
+    assert named == set(FROZEN_UIDS)
+
+
+def test_the_table_side_is_one_subtask_and_the_join_as_many_as_set(nodes: list[Node]) -> None:
+    by_uid = {n.uid: n for n in nodes}
+    one = {by_uid[operator.uid].parallelism for operator in uids.TABLE_SIDE}
+    assert one == {1}
+    assert by_uid["gated-join"].parallelism == 2
+    assert by_uid["stream-source"].parallelism == 2
+
+
+def test_max_parallelism_is_pinned(nodes: list[Node]) -> None:
+    assert {n.max_parallelism for n in nodes} == {64}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gate": {"pause_stream": False}},
+        {"table": {"topic": "customers", "fields": {"tier": "t"}, "format": "debezium-json"}},
+        {
+            "table": {
+                "topic": "customers",
+                "fields": {"tier": "t"},
+                "key": {"from": "value", "path": "id"},
+                "tombstone_key": {"format": "json", "path": "id"},
+            }
+        },
+        {"stream": {"topic": "orders", "key": {"from": "key", "format": "text"}}},
+        {"stream": {"topic": "orders", "key": {"from": "key", "format": "json", "path": "a.b"}}},
+        {"job": {"name": "x", "delivery": "exactly-once", "transactional_id_prefix": "x"}},
+        {"job": {"name": "x", "parallelism": 1}},
+    ],
+)
+def test_no_setting_changes_what_an_operator_is_called(change: dict[str, Any]) -> None:
+    tables = _settings().model_dump(by_alias=True, exclude_unset=True)
+    changed = _nodes(from_mapping(tables | change))
+    assert {n.uid for n in changed} == {n.uid for n in _nodes(_settings())}
+
+
+def test_the_ungated_graph_is_the_same_graph() -> None:
+    assert {n.uid for n in _nodes(_settings(), gated=False)} == {n.uid for n in _nodes(_settings())}
+
+
+def test_a_graph_with_an_operator_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.sides.STREAM_SIDE", uids.STREAM_SIDE[:-1])
+    with pytest.raises(RuntimeError, match="3 operators where jobs/uids.py lists 2"):
+        _nodes(_settings())
+
+
+def test_ticks_speak_for_more_partitions_than_there_are() -> None:
+    assert ticked_partitions(4) > 8
