@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from jobs.settings import load
 from ops import flink_run
+from ops.demo.cli import register as register_demo
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.stack.local import Addresses, Stack
@@ -160,10 +160,7 @@ def job_cancel(job_id: str) -> None:
     flink_run.cancel(Stack().flink, job_id)
 
 
-if find_spec("ops.demo.cli"):
-    from ops.demo.cli import register
-
-    register(app)
+register_demo(app)
 
 
 def main() -> None:

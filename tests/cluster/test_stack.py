@@ -1,5 +1,6 @@
 """The embedded broker and cluster, for real: they start, answer, die and come back."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
+import yaml
 from confluent_kafka import KafkaException
 
 from ops import flink_run
-from ops.paths import ROOT
+from ops.paths import FLINK_CONF, ROOT
 from ops.stack.broker import Broker
 from ops.stack.flink import FlinkCluster
 from ops.stack.local import Stack
@@ -219,3 +222,26 @@ def test_a_flink_that_cannot_start_shows_its_log_and_leaves_nothing(tmp_path: Pa
     with pytest.raises(StackError, match="ended while starting"):
         cluster.start()
     assert ours(tmp_path) == []
+
+
+def test_the_configuration_for_clusters_starts_and_reports_to_prometheus(
+    tmp_path: Path, stack_folder: Path
+) -> None:
+    assert stack_folder
+    cluster = FlinkCluster(
+        tmp_path / "flink",
+        conf=FLINK_CONF / "cluster",
+        settings={"process.taskmanager.working-dir": str(tmp_path / "work")},
+    )
+    ports = yaml.safe_load((FLINK_CONF / "cluster" / "config.yaml").read_text())[
+        "metrics.reporter.prom.port"
+    ]
+    first, last = (int(port) for port in ports.split("-"))
+    with cluster:
+        assert cluster.overview()["slots-total"] == 1
+        reported = ""
+        for port in range(first, last + 1):
+            with contextlib.suppress(requests.ConnectionError):
+                reported += requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+        for kind in ("jobmanager", "taskmanager"):
+            assert f"flink_{kind}_Status_JVM_CPU_Load" in reported

@@ -266,6 +266,35 @@ def test_the_cluster_owns_no_setting_of_the_job(path: Path) -> None:
     assert [key for key in yaml.safe_load(path.read_text()) if jobs_own.search(key)] == []
 
 
+@pytest.fixture(scope="module")
+def option_constants() -> bytes:
+    """The class files in which this Flink declares its options, names as they stand in them."""
+    jars = {
+        lib / "lib" / f"flink-dist-{flink_version()}.jar": (
+            r"org/apache/flink/(configuration|state/rocksdb)/\w*(Options|Config)"
+        ),
+        lib
+        / "opt"
+        / f"flink-python-{flink_version()}.jar": r"org/apache/flink/python/PythonOptions",
+    }
+    found = b""
+    for jar, pattern in jars.items():
+        with zipfile.ZipFile(jar) as opened:
+            names = [name for name in opened.namelist() if re.match(pattern, name)]
+            found += b"".join(opened.read(name) for name in names)
+    return found
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=name_of)
+def test_every_flink_setting_is_one_that_this_flink_knows(
+    path: Path, option_constants: bytes
+) -> None:
+    # Flink ignores a mistyped or renamed option without a word.
+    reporters = "metrics.reporter."  # options with a name of our own inside
+    keys = [key for key in yaml.safe_load(path.read_text()) if not key.startswith(reporters)]
+    assert [key for key in keys if key.encode() not in option_constants] == []
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=name_of)
 def test_the_jvm_options_are_those_of_the_wheel(path: Path) -> None:
     wheels = yaml.safe_load((wheel_home() / "conf" / "config.yaml").read_text())
@@ -381,15 +410,18 @@ def test_both_kafkas_have_the_same_manners() -> None:
 
 def test_docker_compose_accepts_the_file() -> None:
     # The client alone can check it; no engine is asked.
-    docker = shutil.which("docker")
-    if docker is None:
-        pytest.skip("no docker command here")
-    version = subprocess.run([docker, "compose", "version"], capture_output=True, check=False)
-    if version.returncode:
-        pytest.skip("this docker command has no compose")
-    command = [docker, "compose", "-f", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    for name in (["docker", "compose"], ["docker-compose"]):
+        program = shutil.which(name[0])
+        if program is None:
+            continue
+        command = [program, *name[1:]]
+        if subprocess.run([*command, "version"], capture_output=True, check=False).returncode:
+            continue
+        command += ["-f", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return
+    pytest.skip("no docker compose here")
 
 
 def test_an_engine_that_does_not_answer_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
