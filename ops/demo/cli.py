@@ -48,7 +48,7 @@ def demo(
     try:
         wrong = tell(Options(Plan(rows, events, seed), keep), Screen(console))
     except KeyboardInterrupt:
-        console.print("Interrupted; the demo's Kafka and Flink are stopped.")
+        console.print("Interrupted." if keep else "Interrupted; Kafka and Flink are stopped.")
         raise typer.Exit(_EXIT_INTERRUPTED) from None
     console.print(f"The summary is in {SUMMARY.relative_to(ROOT)}.", highlight=False)
     if wrong:

@@ -112,6 +112,8 @@ def _summary_of(result: Result) -> dict[str, Any]:
         "misses": judgement.misses,
         "dead_letters": judgement.dead,
         **{key: judgement.faults[fault] for fault, key in _KEYS.items()},
+        # Orders that the row did not reach, one way or the other.
+        "lost_rows": _lost_rows(judgement),
         "duplicates": judgement.duplicates,
         "time_to_open_s": [round(s, 1) for s in result.timing.to_open],
         "time_to_open_after_running_s": [round(s, 1) for s in result.timing.to_open_running],

@@ -239,11 +239,17 @@ class Demo:
 
     def _in_the_middle(self, collector: Collector) -> bool:
         """Ours has opened, and part of the stream is out of both."""
+        if not self._running():
+            return False
         out = min(job.accounted for job in collector.jobs.values())
         return self._sides["gated"].open and out >= _MIDDLE * self._expected_out
 
+    def _running(self) -> bool:
+        # A savepoint needs every task: a join can write before its table's side is up.
+        return all(side.running for side in self._sides.values())
+
     def _all_out(self, collector: Collector) -> bool:
-        return all(
+        return self._running() and all(
             job.accounted >= self._expected_out or self._silent(self._sides[name], job)
             for name, job in collector.jobs.items()
         )
@@ -251,7 +257,7 @@ class Demo:
     def _silent(self, side: _Side, job: Collected) -> bool:
         """It runs, it may write, and has not for long: what is missing is lost."""
         last = max(job.changed, side.running, side.submitted + sum(side.to_open[-1:]))
-        return side.running > 0 and time.monotonic() - last > _SILENCE_S
+        return time.monotonic() - last > _SILENCE_S
 
     def _standing(self, collector: Collector) -> Standing:
         gated = self._sides["gated"]

@@ -47,6 +47,7 @@ def test_the_summary_has_the_promised_keys(tmp_path: Path) -> None:
     promised = ("events", "hits", "misses", "wrong_nulls", "stale", "lost")
     assert [read["ungated"][key] for key in promised] == [10, 8, 1, 3, 2, 1]
     assert [read["gated"][key] for key in promised] == [10, 8, 1, 0, 0, 0]
+    assert read["ungated"]["lost_rows"] == 4
     assert read["gated"]["time_to_open_s"] == [12.3, 9.8]
     assert read["seed"] == 7
 
