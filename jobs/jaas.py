@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 # StreamTokenizer's default word characters, and those that JaasConfig adds. A word goes on with
-# digits, dots and dashes, but what starts with one of these is a number, and no text. A lone slash
-# begins a comment too, which is the default; it swallows a line break that follows at once.
+# digits, dots and dashes, but what starts with one of these is no text (a number, to Java), and
+# is refused like any other mark. A lone slash begins a comment too, which is the tokenizer's
+# default; it swallows a line break that follows at once.
 # Compared with Kafka 4.1.1's own reader on 120,000 random lines: the only difference is that an
 # option without a name is refused here.
 _TOKEN = re.compile(
@@ -22,7 +23,6 @@ _TOKEN = re.compile(
   | "(?P<double>(?:\\.|[^"\\\r\n])*)(?:"|\\?\Z|(?=[\r\n]))
   | '(?P<single>(?:\\.|[^'\\\r\n])*)(?:'|\\?\Z|(?=[\r\n]))
   | (?P<word>[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9_$.\u00a0-\U0010ffff-]*)
-  | (?P<number>-?[0-9.]+)
   | (?P<mark>.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -86,7 +86,7 @@ def _tokens(text: str) -> Iterator[tuple[str, bool]]:
             yield _ESCAPE.sub(_unescape, match[kind]), False
         elif kind == "word":
             yield match["word"], False
-        elif kind in {"mark", "number"}:
+        elif kind == "mark":
             yield match[0], True
 
 

@@ -9,13 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-
-# Documented as public; its package exports them without saying so to type checkers.
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    ConfigResource,
-    ResourceType,
-    TopicDescription,
-)
+from confluent_kafka.admin import ConfigResource, ResourceType, TopicDescription
 
 from jobs.clients import translate
 from jobs.preflight.admin import TIMEOUT_S, Admin

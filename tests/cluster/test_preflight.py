@@ -25,7 +25,7 @@ from tests.support.secured import (
     java_can_describe,
     secured_kafka,
 )
-from udfs.core.errors import ConfigError, PreflightError
+from udfs.core.errors import PreflightError
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -169,15 +169,6 @@ def test_brokers_that_are_away_are_named_in_time_and_quietly(
         inspect(settings(missing(), f"127.0.0.1:{port}"))
     assert time.monotonic() - started < 15
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_librdkafka_property_that_does_not_exist_is_a_wrong_setting() -> None:
-    data = settings(missing(), "127.0.0.1:1").model_dump(by_alias=True)
-    data["kafka"]["librdkafka"] = {"no.such.property": "hunter2"}
-    with pytest.raises(ConfigError) as caught:
-        inspect(from_mapping(data))
-    assert caught.value.key == "kafka.librdkafka.no.such.property"
-    assert "hunter2" not in str(caught.value)
 
 
 # --------------------------------------------------------------------------------- with security

@@ -180,6 +180,8 @@ def test_the_last_override_wins() -> None:
 def test_an_override_with_a_line_break_cannot_bring_a_second_key() -> None:
     settings = load(EXAMPLE, ["job.name=1\nparallelism = 9"])
     assert settings.job.name == "1\nparallelism = 9"
+    with pytest.raises(ConfigErrors, match=r"job\.parallelism = '1\\nvalue2 = 9': give a whole"):
+        load(EXAMPLE, ["job.parallelism=1\nvalue2 = 9"])
 
 
 @pytest.mark.parametrize("override", ["hunter2", "=hunter2", "job..name=hunter2", ".=hunter2"])

@@ -100,7 +100,8 @@ def test_settings_print_masks_and_clients_get_the_values() -> None:
         (("kafka", "properties"), "sasl.mechanism", "${env:SECRET_ID}"),
         (("kafka", "properties"), "security.protocol", "${env:SECRET_ID}"),
         (("kafka", "properties"), "ssl.keystore.type", "${env:SECRET_ID}"),
-        (("job",), "name", 3),
+        (("job",), "name", {"x": SECRET}),
+        (("job",), "name", [{"x": SECRET}]),
     ],
 )
 def test_no_error_prints_a_secret(table: tuple[str, ...], key: str, value: Any) -> None:
