@@ -270,16 +270,12 @@ def test_the_cluster_owns_no_setting_of_the_job(path: Path) -> None:
 def option_constants() -> bytes:
     """The class files in which this Flink declares its options, names as they stand in them."""
     jars = {
-        lib / "lib" / f"flink-dist-{flink_version()}.jar": (
-            r"org/apache/flink/(configuration|state/rocksdb)/\w*(Options|Config)"
-        ),
-        lib
-        / "opt"
-        / f"flink-python-{flink_version()}.jar": r"org/apache/flink/python/PythonOptions",
+        "lib/flink-dist": r"org/apache/flink/(configuration|state/rocksdb)/\w*(Options|Config)",
+        "opt/flink-python": r"org/apache/flink/python/PythonOptions",
     }
     found = b""
     for jar, pattern in jars.items():
-        with zipfile.ZipFile(jar) as opened:
+        with zipfile.ZipFile(wheel_home() / f"{jar}-{flink_version()}.jar") as opened:
             names = [name for name in opened.namelist() if re.match(pattern, name)]
             found += b"".join(opened.read(name) for name in names)
     return found
