@@ -13,3 +13,7 @@ def raises(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 
 def returns_none(event: dict[str, Any], row: dict[str, Any]) -> None:
     return None
+
+
+def name_and_ids(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    return event | {"id": row["id"], "name": row["name"]}

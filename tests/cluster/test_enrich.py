@@ -1,0 +1,248 @@
+"""The main job on a real broker and a real cluster, submitted with `flink run`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops import flink_run
+from ops.stack.flink import FlinkCluster
+from tests.support import merges
+from tests.support.join_job import JoinJob, names, order, product
+from tests.support.kafka import Kafka, Message
+from udfs.core.errors import StackError
+
+OURS = "tablegate-"
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[JoinJob]]:
+    """Jobs to cancel after the test."""
+    started: list[JoinJob] = []
+    yield started
+    for job in started:
+        job.cancel()
+
+
+def test_every_event_gets_its_verdict_and_leaves_exactly_once(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+) -> None:
+    job = JoinJob(kafka, flink, tmp_path)
+    jobs.append(job)
+    kafka.produce(
+        job.products,
+        [
+            product("p1", "mug"),
+            product("p2", "cup"),
+            product("p1", "jar"),
+            Message(b"p2", None),
+            Message(b"p3", b'{"name":null}'),
+            Message(b"p4", b"{}"),
+            Message(b"p5", b"{not json"),
+        ],
+    )
+    kafka.produce(
+        job.orders,
+        [
+            # Older than any row: the gate is by offset, not by timestamp.
+            Message(b"o1", b'{"product": "p1", "price": 12.50}', [("trace", b"t1")], 1_000),
+            Message(b"o2", b'{"product":"p2"}', [("trace", b"t2")], 2_000),
+            Message(b"o3", b'{"product":"p3"}'),
+            Message(b"o4", b'{"product":"p4"}'),
+            Message(b"o5", b'{"product":"p5"}'),
+            Message(b"o6", b'{"product":null}'),
+            Message(b"o7", b"{}"),
+            Message(b"o8", b"{broken"),
+            Message(b"o9", None),
+            Message(None, b'{"product":"p1"}'),
+            Message(b"o11", b'{"product":604.0}'),
+        ],
+    )
+    job.start()
+    job.wait_for(11 + 1)
+
+    enriched = {r.key: r for r in job.read("enriched")}
+    assert set(enriched) == {b"o1", b"o3", b"o4", None}
+    first = enriched[b"o1"]
+    assert first.value == b'{"product": "p1", "price": 12.50,"product_name":"jar"}'
+    assert (first.headers, first.timestamp) == ((("trace", b"t1"),), 1_000)
+    assert json.loads(enriched[b"o3"].value or b"") == {"product": "p3", "product_name": None}
+    assert json.loads(enriched[b"o4"].value or b"") == {"product": "p4"}
+
+    retry = {r.key: r for r in job.read("retry")}
+    assert {k: r.header(f"{OURS}verdict") for k, r in retry.items()} == {
+        b"o2": "DELETED",
+        b"o5": "NOT_FOUND",
+    }
+    miss = retry[b"o2"]
+    assert (miss.value, miss.timestamp) == (b'{"product":"p2"}', 2_000)
+    assert miss.header("trace") == "t2"
+    assert miss.header(f"{OURS}attempt") == "1"
+    assert int(miss.header(f"{OURS}first-seen") or 0) > 1_700_000_000_000
+    sources = {r.source: (r.key, r.value) for r in kafka.consume_all(job.orders)}
+    assert sources[miss.header(f"{OURS}source") or ""] == (b"o2", b'{"product":"p2"}')
+
+    dead = {(r.key, r.value): r for r in job.read("dead")}
+    verdicts = {record: r.header(f"{OURS}verdict") for record, r in dead.items()}
+    assert verdicts == {
+        (b"o6", b'{"product":null}'): "NO_KEY",
+        (b"o7", b"{}"): "NO_KEY",
+        (b"o8", b"{broken"): "BAD_RECORD",
+        (b"o9", None): "BAD_RECORD",
+        (b"o11", b'{"product":604.0}'): "BAD_RECORD",
+        (b"p5", b"{not json"): "BAD_RECORD",
+    }
+    rows = {r.source: (r.key, r.value) for r in kafka.consume_all(job.products)}
+    for record, letter in dead.items():
+        source = letter.header(f"{OURS}source") or ""
+        assert (sources | rows)[source] == record
+        assert (letter.header(f"{OURS}error") or "").startswith(f"{source}: ")
+
+
+def test_debezium_a_merge_function_and_keys_in_json(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+) -> None:
+    settings = {
+        "job": {"merge": "merges:name_and_ids"},
+        "table": {
+            "format": "debezium-json",
+            "fields": {},
+            "key": {"from": "value", "path": "id"},
+            "tombstone_key": {"format": "json", "path": "id"},
+        },
+        "stream": {"key": {"from": "key", "format": "json", "path": "product.id"}},
+    }
+    job = JoinJob(kafka, flink, tmp_path, settings=settings)
+    jobs.append(job)
+    kafka.produce(
+        job.products,
+        [
+            Message(b'{"id":1}', b'{"op":"r","before":null,"after":{"id":1,"name":"mug"}}'),
+            Message(b'{"id":2}', b'{"op":"c","before":null,"after":{"id":2,"name":"cup"}}'),
+            Message(
+                b'{"id":1}',
+                b'{"schema":{},"payload":{"op":"u","before":{"id":1},"after":{"id":1,"name":"jar"}}}',
+            ),
+            Message(b'{"id":2}', b'{"op":"d","before":{"id":2},"after":null}'),
+            Message(b'{"id":2}', None),
+        ],
+    )
+    kafka.produce(
+        job.orders,
+        [Message(f'{{"product":{{"id":{n}}}}}'.encode(), b'{"order":7}') for n in (1, 2, 3)],
+    )
+    job.start(python_files=[Path(merges.__file__)])
+    job.wait_for(3)
+    (hit,) = job.read("enriched")
+    assert json.loads(hit.value or b"") == {"order": 7, "id": 1, "name": "jar"}
+    assert hit.key == b'{"product":{"id":1}}'
+    assert sorted(str(r.header(f"{OURS}verdict")) for r in job.read("retry")) == [
+        "DELETED",
+        "NOT_FOUND",
+    ]
+
+
+def test_a_table_written_in_transactions_opens_the_gate_and_exactly_once_output_is_committed(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+) -> None:
+    name = "exactly-once-test"
+    settings = {"job": {"delivery": "exactly-once", "transactional_id_prefix": name}}
+    job = JoinJob(kafka, flink, tmp_path, settings=settings)
+    jobs.append(job)
+    kafka.produce(job.products, [product("p1", "mug")], transactional=True)
+    kafka.produce(job.products, [product("p1", "ghost")], transactional=True, abort=True)
+    kafka.produce(job.orders, [order(1, "p1"), order(2, "p2")])
+    job.start()
+    job.wait_until(lambda: len(job.read("enriched") + job.read("retry")) == 2, "committed output")
+    assert names(job.read("enriched")) == {b"o1": "mug"}
+
+
+def _rows(start: int, stop: int, version: str) -> list[tuple[bytes, bytes]]:
+    return [product(f"p{n}", f"{version}-{n}") for n in range(start, stop)]
+
+
+def test_a_task_manager_killed_while_the_table_loads_loses_nothing(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+) -> None:
+    job = JoinJob(kafka, flink, tmp_path)
+    jobs.append(job)
+    kafka.produce(job.products, _rows(0, 150_000, "old"))
+    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(500)])
+    job.start()
+    job.kill_task_manager()
+    assert job.times_opened() == 0, "the load was over before the kill: more rows are needed here"
+    # While nothing runs: newer rows, keys that are new, and orders for both.
+    kafka.produce(job.products, [*_rows(0, 500, "new"), *_rows(200_000, 200_100, "new")])
+    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(200_000, 200_100)])
+    flink.start_taskmanager()
+    job.wait_for(600)
+    joined = names(job.read("enriched"))
+    expected = [*range(500), *range(200_000, 200_100)]
+    assert joined == {f"o{n}".encode(): f"new-{n}" for n in expected}
+    assert job.read("retry") == job.read("dead") == []
+
+
+def test_a_task_manager_killed_after_the_gate_opened_closes_it_for_new_targets(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+) -> None:
+    job = JoinJob(kafka, flink, tmp_path)
+    jobs.append(job)
+    kafka.produce(job.products, _rows(0, 20_000, "old"))
+    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(100)])
+    job.start()
+    job.wait_for(100)
+    job.wait_until(lambda: job.completed_checkpoints() > 0, "a checkpoint")
+    job.kill_task_manager()
+    kafka.produce(job.products, [*_rows(0, 20_000, "new"), Message(b"p7", None)])
+    kafka.produce(job.orders, [order(n, f"p{n - 1000}") for n in range(1000, 1100)])
+    flink.start_taskmanager()
+    # At least once: orders that were out before the kill may come again.
+    job.wait_until(lambda: _orders_out(job) >= 200, "all orders")
+    joined = names([r for r in job.read("enriched") if int((r.key or b"o0")[1:]) >= 1000])
+    assert joined == {
+        f"o{n}".encode(): f"new-{n - 1000}" for n in range(1000, 1100) if n != 1007
+    }
+    (miss,) = [r for r in job.read("retry") if r.key == b"o1007"]
+    assert miss.header(f"{OURS}verdict") == "DELETED"
+    assert job.times_opened() == 2
+
+
+def test_stopped_with_a_savepoint_it_resumes_and_waits_for_what_changed(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+) -> None:
+    job = JoinJob(kafka, flink, tmp_path)
+    jobs.append(job)
+    kafka.produce(job.products, _rows(0, 20_000, "old"))
+    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(100)])
+    job.start()
+    job.wait_for(100)
+    savepoint = job.stop()
+    kafka.produce(job.products, [*_rows(0, 50, "new"), *_rows(20_000, 20_050, "new")])
+    later = [*range(50), *range(20_000, 20_050)]
+    kafka.produce(job.orders, [order(n + 100_000, f"p{n}") for n in later])
+    job.start(from_savepoint=savepoint, overrides=["job.parallelism=2"])
+    job.wait_for(200)
+    joined = names(job.read("enriched"))
+    assert joined == (
+        {f"o{n}".encode(): f"old-{n}" for n in range(100)}
+        | {f"o{n + 100_000}".encode(): f"new-{n}" for n in later}
+    )
+    assert len(job.read("enriched")) == 200
+    assert job.read("retry") == job.read("dead") == []
+
+
+def test_a_missing_topic_is_named_and_nothing_is_submitted(
+    kafka: Kafka, flink: FlinkCluster, tmp_path: Path
+) -> None:
+    job = JoinJob(kafka, flink, tmp_path)
+    before = len(flink_run.jobs(flink))
+    with pytest.raises(StackError, match="no-such-table"):
+        job.start(overrides=["table.topic=no-such-table"])
+    assert len(flink_run.jobs(flink)) == before
+
+
+def _orders_out(job: JoinJob) -> int:
+    return len({r.key for name in job.outputs for r in job.read(name)})

@@ -1,0 +1,140 @@
+"""The main job in a test: topics of its own, a settings file, and its outputs read back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import requests
+
+from jobs.settings import from_mapping
+from jobs.uids import JOIN
+from ops import flink_run
+from ops.job_status import gate_is_open
+from ops.stack.flink import FlinkCluster
+from tests.support.kafka import Kafka, Record
+
+_DEADLINE_S = 120.0
+_POLL_S = 0.2
+
+
+class JoinJob:
+    """Orders joined with products. Topic names are unique; ``job_id`` is that of the last start."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        flink: FlinkCluster,
+        folder: Path,
+        *,
+        partitions: int = 2,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.kafka, self.flink = kafka, flink
+        self.orders = kafka.create_topic("orders", partitions)
+        self.products = kafka.create_topic("products", partitions, {"cleanup.policy": "compact"})
+        self.outputs = {n: kafka.create_topic(n, partitions) for n in ("enriched", "retry", "dead")}
+        tables: dict[str, Any] = {
+            "job": {"name": self.orders},
+            "kafka": {"bootstrap_servers": kafka.bootstrap_servers},
+            "stream": {"topic": self.orders, "key": {"from": "value", "path": "product"}},
+            "table": {"topic": self.products, "fields": {"name": "product_name"}},
+            "output": self.outputs,
+        }
+        for table, values in (settings or {}).items():
+            tables[table] = tables.get(table, {}) | dict(values)
+        self.config = folder / f"{self.orders}.toml"
+        self.config.write_text(from_mapping(tables).describe())
+        self.job_id = ""
+
+    def start(
+        self,
+        *,
+        overrides: Sequence[str] = (),
+        from_savepoint: str | None = None,
+        python_files: Sequence[Path] = (),
+    ) -> None:
+        """Submit, and return when all tasks run."""
+        self.job_id = flink_run.submit(
+            self.flink,
+            config=self.config,
+            overrides=overrides,
+            from_savepoint=from_savepoint,
+            extra_python_files=python_files,
+        )
+        flink_run.wait_running(self.flink, self.job_id)
+
+    def stop(self) -> str:
+        """Stop with a savepoint, and return its path."""
+        return flink_run.stop_with_savepoint(self.flink, self.job_id)
+
+    def cancel(self) -> None:
+        if self.job_id:
+            flink_run.cancel(self.flink, self.job_id)
+
+    def times_opened(self) -> int:
+        """How often the gate opened, over all attempts, by what it logged."""
+        return self.flink.logs().count(f"gate of {self.products}: open after")
+
+    def gate_is_open(self) -> bool:
+        return gate_is_open(self.flink.rest_url, self.job_id)
+
+    def kill_task_manager(self) -> None:
+        """``kill -9`` of the TaskManager that runs the join."""
+        vertices = self._get(f"/jobs/{self.job_id}")["vertices"]
+        (join,) = [v["id"] for v in vertices if JOIN.name in v["name"]]
+        (subtask, *_) = self._get(f"/jobs/{self.job_id}/vertices/{join}")["subtasks"]
+        # The stack gives its TaskManagers the ids taskmanager-0, taskmanager-1 and so on.
+        self.flink.kill_taskmanager(int(subtask["taskmanager-id"].rpartition("-")[2]))
+
+    def completed_checkpoints(self) -> int:
+        return int(self._get(f"/jobs/{self.job_id}/checkpoints")["counts"]["completed"])
+
+    def read(self, output: str) -> list[Record]:
+        return self.kafka.consume_all(self.outputs[output])
+
+    def written(self) -> int:
+        """Records in all outputs, as far as their log ends tell."""
+        return sum(
+            sum(self.kafka.end_offsets(topic).values()) for topic in self.outputs.values()
+        )
+
+    def wait_until(self, met: Callable[[], bool], what: str) -> None:
+        """Poll until ``met``; fail with the job's own failure when that takes too long."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while not met():
+            if time.monotonic() > deadline:
+                failure = flink_run.failure(self.flink, self.job_id)
+                raise AssertionError(f"not within {_DEADLINE_S:.0f} s: {what}\n{failure}")
+            time.sleep(_POLL_S)
+
+    def wait_for(self, records: int) -> None:
+        """Wait until the outputs hold at least so many records."""
+        self.wait_until(lambda: self.written() >= records, f"{records} output records")
+
+    def wait_open(self) -> None:
+        self.wait_until(self.gate_is_open, "open gate")
+
+    def _get(self, path: str) -> Any:
+        answer = requests.get(self.flink.rest_url + path, timeout=10)
+        answer.raise_for_status()
+        return answer.json()
+
+
+def names(records: Sequence[Record]) -> dict[bytes | None, Any]:
+    """Enriched records as event key to product name."""
+    return {r.key: json.loads(r.value or b"{}").get("product_name") for r in records}
+
+
+def order(number: int, product: str) -> tuple[bytes, bytes]:
+    """An order record (key, value)."""
+    return f"o{number}".encode(), msgspec.json.encode({"product": product, "n": number})
+
+
+def product(key: str, name: str) -> tuple[bytes, bytes]:
+    """A product record (key, value)."""
+    return key.encode(), msgspec.json.encode({"name": name})
