@@ -50,10 +50,17 @@ class SetupError(Exception):
 
 
 def _call(*command: str | Path) -> None:
-    result = subprocess.run([str(part) for part in command], cwd=ROOT, check=False)
+    result = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if result.returncode:
         line = " ".join(str(part) for part in command)
-        raise SetupError(f"`{line}` exited with {result.returncode}; its output is above.")
+        raise SetupError(f"`{line}` exited with {result.returncode}:\n{result.stdout}")
 
 
 def _make_venv() -> None:
@@ -75,7 +82,7 @@ def _copy_jars() -> None:
         # A jar of an older version beside the new one would win by chance.
         for jar in folder.glob("*.jar"):
             jar.unlink()
-    _call("mvn", "-B", "-q", "-Dstyle.color=never", "-f", POM, "process-resources")
+    _call("mvn", "-B", "-q", "-f", POM, "process-resources")
 
 
 def _assemble_home() -> None:
