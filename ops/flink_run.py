@@ -25,8 +25,11 @@ _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 _TIMEOUT_S = 10
 _POLL_S = 0.1
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
-# Of a failed `flink run`: the cause stands in the last lines, after a Java stack trace.
-_OUTPUT_LINES = 60
+# Of what a failed `flink run` prints: the last lines name the cause, once Java's frames are left out
+# and with them the trace that says no more than that Python exited.
+_OUTPUT_LINES = 30
+_JAVA_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_CLIENT_TRACE = "org.apache.flink.client.program.ProgramAbortException"
 
 
 def arguments(
@@ -52,7 +55,9 @@ def arguments(
     """
     line = ["run", "-d"]
     if from_savepoint:
-        line += ["-s", from_savepoint]
+        # The JobManager looks it up, from another working directory than ours.
+        here = Path(from_savepoint)
+        line += ["-s", str(here.resolve()) if here.exists() else from_savepoint]
     for key, value in (flink_settings or {}).items():
         line.append(f"-D{key}={value}")
     line += ["-pyexec", str(VENV_PYTHON), "-pyclientexec", str(VENV_PYTHON)]
@@ -110,7 +115,9 @@ def submit(
     output = result.stdout + result.stderr
     found = _JOB_ID.search(output)
     if result.returncode or not found:
-        last = "\n".join(output.splitlines()[-_OUTPUT_LINES:])
+        told = output.partition(_CLIENT_TRACE)[0].strip() or output
+        telling = [text for text in told.splitlines() if not _JAVA_FRAME.match(text)]
+        last = "\n".join(telling[-_OUTPUT_LINES:])
         raise StackError(
             f"`{shown(line)}` exited with {result.returncode} and submitted nothing:\n{last}\n",
             f"The client's log is in {cluster.folder / 'log'}.",

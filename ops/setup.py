@@ -102,7 +102,7 @@ def steps() -> list[Step]:
             (*local, ROOT / "ops" / "stack" / "assemble.py", ROOT / "ops" / "paths.py"),
             (FLINK_HOME / "bin" / "flink", FLINK_HOME / "conf" / "config.yaml"),
             _assemble_home,
-            ("venv", "project", "jars"),
+            ("venv", "jars"),
         ),
     ]
 
