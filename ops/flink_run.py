@@ -25,8 +25,8 @@ _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 _TIMEOUT_S = 10
 _POLL_S = 0.1
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
-# Of what a failed `flink run` prints: the last lines name the cause, once Java's frames are left out
-# and with them the trace that says no more than that Python exited.
+# Of what a failed `flink run` prints, the last lines name the cause once Java's frames are left
+# out, and with them the trace that says no more than that Python exited.
 _OUTPUT_LINES = 30
 _JAVA_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _CLIENT_TRACE = "org.apache.flink.client.program.ProgramAbortException"
