@@ -69,9 +69,8 @@ def write_conf(source: Path, target: Path, settings: Mapping[str, object]) -> No
 
 
 def _write_empty_jar(path: Path) -> None:
-    # `flink run -py` wants exactly one flink-python*.jar in opt/ and sends it along with every job,
-    # where the job's own class loader would load it beside the one in lib/ (design.md, trap 2).
-    # An empty one satisfies the client, and saves sending 40 MB each time.
+    # `flink run -py` wants exactly one flink-python*.jar in opt/ and sends it along with every job:
+    # 40 MB to each TaskManager, of classes that it has in lib/ already. An empty jar satisfies it.
     with zipfile.ZipFile(path, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\r\n\r\n")
 
