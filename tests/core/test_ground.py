@@ -10,6 +10,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -22,7 +23,12 @@ from ops.paths import FLINK_CONF, LOCK, POM, PYPROJECT, ROOT
 from ops.stack.assemble import assemble_home, wheel_home, write_conf
 from ops.stack.broker import _PROPERTIES
 from ops.stack.local import Addresses
-from tests.support.kafka import engine_answers, flink_version, kafka_version
+from tests.support.kafka import (
+    ApacheKafkaContainer,
+    engine_answers,
+    flink_version,
+    kafka_version,
+)
 from udfs.core.errors import StackError
 
 CONF_FILES = sorted(path for path in FLINK_CONF.glob("*/*") if path.is_file())
@@ -422,6 +428,23 @@ def test_docker_compose_accepts_the_file() -> None:
         assert result.returncode == 0, result.stderr
         return
     pytest.skip("no docker compose here")
+
+
+def test_the_tests_container_tells_clients_its_mapped_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("testcontainers.core.container.DockerClient", mock.Mock())
+    container = ApacheKafkaContainer()
+    assert container.image == f"apache/kafka:{kafka_version()}"
+    scripts: list[str] = []
+    monkeypatch.setattr(container, "get_container_host_ip", lambda: "docker-host")
+    monkeypatch.setattr(container, "get_exposed_port", lambda port: port + 40000)
+    monkeypatch.setattr(container, "create_file", lambda text, _: scripts.append(text.decode()))
+    container.configure()
+    container.tc_start()
+    assert "PLAINTEXT://docker-host:49093," in scripts[0]
+    assert container.env["KAFKA_LISTENERS"].startswith("PLAINTEXT://0.0.0.0:9093,")
+    assert container.env["KAFKA_PROCESS_ROLES"] == "broker,controller"
 
 
 def test_an_engine_that_does_not_answer_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
