@@ -24,6 +24,10 @@ RELEASE_AT_MS = 0
 """Event time of every event, and of the timer that releases the held ones: the watermark passes it
 when the gate opens. Kafka's timestamps play no part, so an event older than its row still hits."""
 
+# How many events of a key are held in one value before the map takes the rest: the value is rewritten
+# with every event, so it stays short.
+_HELD_FIRST = 8
+
 # Offsets use the low 48 bits of a held event's number, which sorts by partition and then offset.
 _OFFSET_BITS = 48
 
@@ -43,9 +47,22 @@ def row_state() -> ValueStateDescriptor:
     return ValueStateDescriptor("table-row", Types.PICKLED_BYTE_ARRAY())
 
 
-def held_state() -> MapStateDescriptor:
-    """The events held back for a key: number in the log to (first-seen time, record)."""
-    return MapStateDescriptor("held-events", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
+def held_first_state() -> ValueStateDescriptor:
+    """The first few events held back for a key: list of (first-seen time, record), as they came.
+
+    Most keys have no more than these, and one value costs RocksDB a point read where a map costs
+    an iterator for the keys and another for the clearing.
+    """
+    return ValueStateDescriptor("held-first", Types.PICKLED_BYTE_ARRAY())
+
+
+def held_more_state() -> MapStateDescriptor:
+    """The events held back beyond the first: number in the log to (first-seen time, record).
+
+    A map and not a list, since RocksDB reads a list whole: a key with half a million held events
+    would need all of them in memory at once.
+    """
+    return MapStateDescriptor("held-more", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,8 @@ class GatedJoin(KeyedCoProcessFunction):
         code.require_same("Tablegate's workers (package udfs)", self._code, code.LOADED)
         code.require_same("the merge function's module", self._merge_code, _code_of(self._rules.merge))
         self._row = runtime_context.get_state(row_state())
-        self._held = runtime_context.get_map_state(held_state())
+        self._held_first = runtime_context.get_state(held_first_state())
+        self._held_more = runtime_context.get_map_state(held_more_state())
         self._retry, self._dead = retry_tag(), dead_tag()
         # A watermark never goes back within an attempt, so that an open gate is asked for once.
         self._open = not self._rules.gated
@@ -95,9 +113,7 @@ class GatedJoin(KeyedCoProcessFunction):
             self._open = True
             yield from self._join(event, _now_ms())
             return
-        number = (event.partition << _OFFSET_BITS) | event.offset
-        self._held.put(number, (_now_ms(), *event))
-        ctx.timer_service().register_event_time_timer(RELEASE_AT_MS)
+        self._hold(event, ctx)
         self._held_events.inc()
 
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
@@ -112,12 +128,29 @@ class GatedJoin(KeyedCoProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
         self._open = True
+        first = self._held_first.value() or []
+        for first_seen_ms, *event in first:
+            yield from self._join(Record(*event), first_seen_ms)
+        self._held_first.clear()
+        self._released_events.inc(len(first))
+        if len(first) < _HELD_FIRST:
+            return
         # Sorted here: the order of a map state's keys depends on the state backend.
-        for number in sorted(self._held.keys()):
-            first_seen_ms, *event = self._held.get(number)
+        for number in sorted(self._held_more.keys()):
+            first_seen_ms, *event = self._held_more.get(number)
             yield from self._join(Record(*event), first_seen_ms)
             self._released_events.inc()
-        self._held.clear()
+        self._held_more.clear()
+
+    def _hold(self, event: Record, ctx: KeyedCoProcessFunction.Context) -> None:
+        held = (_now_ms(), *event)
+        first = self._held_first.value() or []
+        if not first:
+            ctx.timer_service().register_event_time_timer(RELEASE_AT_MS)
+        if len(first) < _HELD_FIRST:
+            self._held_first.update([*first, held])
+        else:
+            self._held_more.put((event.partition << _OFFSET_BITS) | event.offset, held)
 
     def _join(self, event: Record, seen_ms: int) -> Iterator[Any]:
         topic = self._rules.stream_topic

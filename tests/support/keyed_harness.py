@@ -137,7 +137,11 @@ class Harness:
         return Harness(function, state, self.timers)
 
     def held(self) -> int:
-        return sum(len(pickle.loads(v)) for v in self.state.get("held-events", {}).values())  # noqa: S301
+        return sum(
+            len(pickle.loads(v))  # noqa: S301
+            for name in ("held-first", "held-more")
+            for v in self.state.get(name, {}).values()
+        )
 
     def count(self, name: str) -> int:
         return self.metrics.counter(name).count
