@@ -237,13 +237,9 @@ class ProcessSet:
             if process := find(record):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
-        if not self._wait_gone(chosen, deadline_s=deadline_s):
-            for record in chosen:
-                if process := find(record):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        process.kill()
-            self._wait_gone(chosen, deadline_s=10)
-        self._kill_orphans({record.pid for record in chosen})
+        self._wait_gone(chosen, deadline_s=deadline_s)
+        self._kill_groups({record.pid for record in chosen})
+        self._wait_gone(chosen, deadline_s=10)
         left = {name: record for name, record in self.records().items() if record not in chosen}
         if left:
             self._write(left)
@@ -262,9 +258,10 @@ class ProcessSet:
                 return False
             time.sleep(_POLL_S)
 
-    def _kill_orphans(self, groups: set[int]) -> None:
-        # Process mode's Python workers stay behind when their TaskManager is killed. They have its
-        # process group, and our variable, so a stranger cannot be meant.
+    def _kill_groups(self, groups: set[int]) -> None:
+        # What SIGTERM did not end, and what a dead one left: process mode's Python workers stay
+        # behind when their TaskManager is killed. They have its process group, and our variable, so
+        # a stranger cannot be meant.
         for process in ours(self.folder):
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                 if os.getpgid(process.pid) in groups:
