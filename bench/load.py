@@ -2,9 +2,9 @@
 
     .venv/bin/python -m bench.load [--rows 1000000] [--row-bytes 200] [--events 200000] [...]
 
-Starts a broker and a cluster of its own, fills the topics, submits the job, and after it has worked
-off the stream stops it with a savepoint and starts it again on the quiet table. Prints one JSON line
-for each measure. Absolute figures are of this machine at this moment; compare runs side by side.
+Starts a broker and a cluster of its own, fills the topics and submits the job; when it has worked
+off the stream, stops it with a savepoint and starts it again on the quiet table. Prints one JSON
+line for each measure. Figures are of this machine at this moment; compare runs side by side.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="tablegate-bench-") as folder:
         place = Path(folder)
-        with Broker(place / "kafka") as broker, FlinkCluster(
-            place / "flink", taskmanagers=options.taskmanagers
-        ) as cluster:
+        with (
+            Broker(place / "kafka") as broker,
+            FlinkCluster(place / "flink", taskmanagers=options.taskmanagers) as cluster,
+        ):
             for measure, value, unit in _measure(broker, cluster, place, options):
                 line = {"measure": measure, "value": round(value, 3), "unit": unit}
                 about = {
@@ -64,7 +65,9 @@ def _measure(
     output = settings.output
     topics.create(brokers, {"rows": topics.COMPACTED, "events": topics.KEEP}, _PARTITIONS)
     topics.create(
-        brokers, dict.fromkeys((output.enriched, output.retry, output.dead), topics.KEEP), _PARTITIONS
+        brokers,
+        dict.fromkeys((output.enriched, output.retry, output.dead), topics.KEEP),
+        _PARTITIONS,
     )
     topics.produce(brokers, "rows", _rows(options.rows, options.row_bytes))
     topics.produce(brokers, "events", _events(options.events, options.rows))
@@ -128,7 +131,8 @@ def _wait_opened(cluster: FlinkCluster, times: int) -> tuple[float, float]:
     """When the gate opened for the ``times``-th time (epoch s), and how long after its targets."""
     _wait(lambda: len(_OPENED.findall(cluster.logs())) >= times, "open gate")
     at, after_ms = _OPENED.findall(cluster.logs())[times - 1]
-    return datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp(), int(after_ms) / 1000
+    logged = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").astimezone()
+    return logged.timestamp(), int(after_ms) / 1000
 
 
 def _written(brokers: str, topic: str) -> int:

@@ -30,7 +30,7 @@ JOB_CONFIG = {
     # ...and the longest that one waits to fill, in ms, which bounds the latency of a quiet topic.
     "python.fn-execution.bundle.time": "100",
 }
-"""What the job owns; checkpoints, state backend and restarts belong to the cluster's configuration."""
+"""What the job owns; checkpoints, state backend and restarts are the cluster's configuration."""
 
 # Ticks also speak for partitions that the table topic may get while the job runs: a failover
 # resolves new targets but does not draw a new graph.
@@ -47,9 +47,9 @@ def build(
 ) -> StreamExecutionEnvironment:
     """The job's graph, ready to execute.
 
-    ``targets`` are the table topic's now. They only end the pause of the stream's source in time and
-    say how many partitions there are; the gate resolves its own on every attempt. ``gated=False``
-    joins at once, for comparison only.
+    ``targets`` are the table topic's now. They only end the pause of the stream's source in time
+    and say how many partitions there are; the gate resolves its own on every attempt.
+    ``gated=False`` joins at once, for comparison only.
 
     Raises RuntimeError when the planner makes other operators than ``jobs.uids`` names.
     """
@@ -80,9 +80,7 @@ def build(
     t.create_temporary_table("ticks", kafka_tables.ticks())
     events = stream_side(t, "stream_topic", rules.events.key)
     gate = gate_function(librdkafka_config(settings), table.topic, table.isolation_level)
-    rows = table_side(
-        t, "table_topic", "ticks", ticked_partitions(len(targets)), rules.rows, gate
-    )
+    rows = table_side(t, "table_topic", "ticks", ticked_partitions(len(targets)), rules.rows, gate)
     outputs.write(env, t, gated_join(events, rows, rules), _output_tables(t, settings, client))
     return env
 

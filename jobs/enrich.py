@@ -3,10 +3,10 @@
     flink run -d -pyexec PYTHON -pyclientexec PYTHON -pyfs build/tablegate-udfs.zip \
         -py jobs/enrich.py --config conf/orders.toml [--set job.parallelism=2 ...]
 
-Comes from the cluster's configuration: checkpoints, state backend, restart strategy, Python
-interpreter and execution mode (``flink-conf/`` has them with their reasons). Comes from the settings
-file: everything about the join (``docs/configuration.md``). Nothing is submitted unless the settings
-hold and the topics are as they say.
+The cluster's configuration gives checkpoints, state backend, restart strategy, Python interpreter
+and execution mode (``flink-conf/`` has them with their reasons). The settings file gives everything
+about the join (``docs/configuration.md``). Nothing is submitted unless the settings hold and the
+topics are as they say.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def submit(settings: Settings, *, gated: bool = True) -> None:
     for warning in facts.warnings:
         print(f"tablegate: warning: {warning}", file=sys.stderr, flush=True)
     table = settings.table
-    with TargetResolver(librdkafka_config(settings), table.topic, table.isolation_level) as resolver:
+    with TargetResolver(
+        librdkafka_config(settings), table.topic, table.isolation_level
+    ) as resolver:
         targets = resolver.resolve()
     build(settings, targets, gated=gated).execute(settings.job.name)
 

@@ -40,9 +40,7 @@ def _record_key_rule(key: KeySettings | TombstoneKeySettings) -> KeyRule:
 def _merge(settings: Settings) -> Merge:
     if settings.job.merge:
         return CustomMerge(settings.job.merge)
-    return AddFields(
-        tuple((_steps(path), name) for path, name in settings.table.fields.items())
-    )
+    return AddFields(tuple((_steps(path), name) for path, name in settings.table.fields.items()))
 
 
 def _steps(path: str) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def table_side(
     reader: RowReader,
     gate: UserDefinedScalarFunctionWrapper,
 ) -> KeyedStream:
-    """Rows of table ``source``, keyed by the join key, with the gate's watermark in band behind them.
+    """Rows of table ``source``, keyed by the join key, the gate's watermark in band behind them.
 
     ``partitions`` is how many partitions the ticks speak for. One subtask up to the watermark.
     """

@@ -23,10 +23,7 @@ class Joined(NamedTuple):
 def gated_join(events: KeyedStream, rows: KeyedStream, rules: JoinRules) -> Joined:
     """Join ``events`` with ``rows``, both of record_type and keyed by the join key."""
     joined = (
-        events.connect(rows)
-        .process(GatedJoin(rules), output_type())
-        .uid(JOIN.uid)
-        .name(JOIN.name)
+        events.connect(rows).process(GatedJoin(rules), output_type()).uid(JOIN.uid).name(JOIN.name)
     )
     return Joined(
         enriched=joined,

@@ -1,12 +1,12 @@
 """Every operator's uid and name, once. APPEND ONLY: a test freezes this file.
 
-A savepoint finds its state by uid. Change or reuse one and the next deploy starts without that state
-or is refused; so a uid is never edited, never removed and carries no version number. Names are what
-people see in the web UI; they may be improved.
+A savepoint finds its state by uid. Change or reuse one and the next deploy starts without that
+state or is refused; so a uid is never edited, never removed and carries no version number. Names
+are what people see in the web UI; they may be improved.
 
 The planner makes several operators of one SQL query. A list here names them in the order in which a
-walk from the last one upstream meets them, and ``jobs.wiring.adopt`` gives each its uid by that walk.
-Operators that hold state are marked; for the others a fixed uid only keeps the graph recognisable.
+walk from the last one upstream meets them, and ``jobs.wiring.adopt`` gives each its uid by that
+walk. Operators that hold state are marked; for the others a uid keeps the graph recognisable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which code this process has loaded, so that a worker can tell that it runs another than the job's.
+"""Which code this process has loaded: lets a worker tell that it is not the job's.
 
 In thread mode all jobs of a TaskManager share one Python interpreter, and with it every module that
 was imported once: a job that is upgraded in place is handed its new files and goes on with the old
@@ -53,8 +53,8 @@ def require_same(what: str, expected: str, loaded: str) -> None:
     """Raises StaleCodeError when this process loaded other code than the job was submitted with."""
     if expected != loaded:
         raise StaleCodeError(
-            f"This TaskManager has another version of {what} in memory ({loaded or 'unknown'}) than "
-            f"this job was submitted with ({expected}): it ran another job before, and in thread "
-            "mode a Python module stays loaded for the life of the process.",
+            f"This TaskManager has another version of {what} in memory ({loaded or 'unknown'}) "
+            f"than this job was submitted with ({expected}): it ran another job before, and in "
+            "thread mode a Python module stays loaded for the life of the process.",
             "Restart the TaskManagers, or give each deploy its own (application mode does).",
         )

@@ -77,8 +77,9 @@ class TableGate(ScalarFunction):
             reached = self._gate.reached(p)
             if reached >= ends[p]:
                 raise TargetError(
-                    f"{self._topic}[{p}] ends at offset {ends[p]}, but the restored state has read "
-                    f"it up to offset {reached}: the topic was truncated, or deleted and recreated.",
+                    f"{self._topic}[{p}] ends at offset {ends[p]}, but the restored state has "
+                    f"read it up to offset {reached}: the topic was truncated, or deleted and "
+                    "recreated.",
                     "The state no longer belongs to this topic. Start without a savepoint to load "
                     "the table anew.",
                 )
@@ -89,11 +90,15 @@ class TableGate(ScalarFunction):
         if not waiting or now - self._asked < _ASK_AGAIN_EVERY_S:
             return
         self._asked = now
-        for p, target in self._resolver.resolve_again({p: self._targets[p] for p in waiting}).items():
+        for p, target in self._resolver.resolve_again(
+            {p: self._targets[p] for p in waiting}
+        ).items():
             if not target.waiting:
                 self._targets[p] = target
                 self._gate.resolve(p, target)
-                log.info("gate of %s: transaction ended, target of [%d] is %s", self._topic, p, target)
+                log.info(
+                    "gate of %s: transaction ended, target of [%d] is %s", self._topic, p, target
+                )
 
     def _report(self) -> None:
         now = time.monotonic()

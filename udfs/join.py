@@ -24,8 +24,8 @@ RELEASE_AT_MS = 0
 """Event time of every event, and of the timer that releases the held ones: the watermark passes it
 when the gate opens. Kafka's timestamps play no part, so an event older than its row still hits."""
 
-# How many events of a key are held in one value before the map takes the rest: the value is rewritten
-# with every event, so it stays short.
+# How many events of a key are held in one value before the map takes the rest: the value is
+# rewritten with every event, so it stays short.
 _HELD_FIRST = 8
 
 # Offsets use the low 48 bits of a held event's number, which sorts by partition and then offset.
@@ -82,7 +82,7 @@ class GatedJoin(KeyedCoProcessFunction):
     """Joins events (input 1) with the table's rows (input 2), both keyed by the join key.
 
     Main output: enriched events. Side outputs: :func:`retry_tag` and :func:`dead_tag`. Until the
-    watermark passes RELEASE_AT_MS, that is until the table is loaded, events are held in keyed state.
+    watermark passes RELEASE_AT_MS, that is until the table is loaded, events are held in state.
     """
 
     def __init__(self, rules: JoinRules) -> None:
@@ -93,7 +93,9 @@ class GatedJoin(KeyedCoProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         code.require_same("Tablegate's workers (package udfs)", self._code, code.LOADED)
-        code.require_same("the merge function's module", self._merge_code, _code_of(self._rules.merge))
+        code.require_same(
+            "the merge function's module", self._merge_code, _code_of(self._rules.merge)
+        )
         self._row = runtime_context.get_state(row_state())
         self._held_first = runtime_context.get_state(held_first_state())
         self._held_more = runtime_context.get_map_state(held_more_state())
@@ -158,12 +160,15 @@ class GatedJoin(KeyedCoProcessFunction):
             key, fields = self._rules.events.read(event.key, event.value)
             _check_route(event, key)
             if key is None:
-                yield self._dead_letter(event, topic, Verdict.NO_KEY, "join key is missing or null", seen_ms)
+                yield self._dead_letter(
+                    event, topic, Verdict.NO_KEY, "join key is missing or null", seen_ms
+                )
                 return
             row = self._row.value()
             verdict = verdict_for(row)
             if verdict is Verdict.HIT:
-                merged = self._rules.merge(event.value, fields, row)
+                # An event without a value has been refused above.
+                merged = self._rules.merge(event.value, fields, row)  # type: ignore[arg-type]
                 yield output(event.key, merged, event.headers, event.timestamp_ms)
                 self._hits.inc()
                 return
@@ -192,8 +197,8 @@ def _code_of(merge: Merge) -> str:
 def _check_route(record: Record, key: str | None) -> None:
     """Refuses a record that the JVM routed by another key than the one we read.
 
-    Both read by the same rule, with two JSON readers; where these disagree (a document nested deeper
-    than the JVM's limit, say) the state at hand is another key's, and looking there would be wrong.
+    Both read by the same rule, with two JSON readers; where these disagree (a document nested
+    deeper than the JVM's limit, say) the state at hand is another key's.
     """
     if record.routed_key != key:
         raise BadRecord(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 from confluent_kafka import (
     Consumer,
@@ -30,8 +31,8 @@ _LOOK_BACK_GROWTH = 16
 class TargetResolver:
     """Looks at the ends of one topic's partitions. Close it after use.
 
-    ``client`` is a librdkafka configuration (brokers and security). ``isolation_level`` must be that
-    of the table source, or targets and deliveries would not speak of the same records.
+    ``client`` is a librdkafka configuration (brokers and security). ``isolation_level`` must be
+    that of the table source, or targets and deliveries would not speak of the same records.
     """
 
     def __init__(self, client: Mapping[str, str], topic: str, isolation_level: str) -> None:
@@ -54,7 +55,7 @@ class TargetResolver:
             logger=log,
         )
 
-    def __enter__(self) -> TargetResolver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,7 +115,7 @@ class TargetResolver:
         }
 
     def _last_readable(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Reads the tails backwards, all partitions at once, until each shows a record or is empty."""
+        """Reads the tails backwards, all at once, until each shows a record or is read whole."""
         last: dict[int, int] = {}
         look_back = _FIRST_LOOK_BACK
         left = dict(spans)
@@ -141,21 +142,23 @@ class TargetResolver:
                 if message is None:
                     if time.monotonic() > deadline:
                         raise TargetError(
-                            f"The end of {self._topic}{sorted(open_spans)} could not be read within "
-                            f"{_READ_TIMEOUT_S:.0f} s.",
+                            f"The end of {self._topic}{sorted(open_spans)} could not be read "
+                            f"within {_READ_TIMEOUT_S:.0f} s.",
                             "Check that the leaders of these partitions are reachable from the "
                             "TaskManagers.",
                         )
                     continue
-                partition, error = message.partition(), message.error()
+                # librdkafka's types allow for messages that were never sent; these were fetched.
+                partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+                error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise self._no_answer(KafkaException(error))
                 end = open_spans.get(partition)
                 if end is None:
                     continue
-                if error is None and message.offset() < end:
-                    last[partition] = message.offset()
-                if error is not None or message.offset() >= end - 1:
+                if error is None and offset < end:
+                    last[partition] = offset
+                if error is not None or offset >= end - 1:
                     del open_spans[partition]
                     self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
         finally:

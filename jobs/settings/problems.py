@@ -33,7 +33,7 @@ _REMEDIES = {
 }
 
 
-class ConfigErrors(ConfigError):  # noqa: N818 (the plural is what it is about)
+class ConfigErrors(ConfigError):
     """Everything that is wrong with the configuration at once; nothing was submitted.
 
     ``problems`` holds one ``ConfigError`` each. ``key``, ``value`` and ``remedy`` are the first's.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_every_event_gets_its_verdict_and_leaves_exactly_once(
 def test_debezium_a_merge_function_and_keys_in_json(
     kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
 ) -> None:
-    settings = {
+    settings: dict[str, dict[str, Any]] = {
         "job": {"merge": "merges:name_and_ids"},
         "table": {
             "format": "debezium-json",
@@ -202,9 +203,7 @@ def test_a_task_manager_killed_after_the_gate_opened_closes_it_for_new_targets(
     # At least once: orders that were out before the kill may come again.
     job.wait_until(lambda: _orders_out(job) >= 200, "all orders")
     joined = names([r for r in job.read("enriched") if int((r.key or b"o0")[1:]) >= 1000])
-    assert joined == {
-        f"o{n}".encode(): f"new-{n - 1000}" for n in range(1000, 1100) if n != 1007
-    }
+    assert joined == {f"o{n}".encode(): f"new-{n - 1000}" for n in range(1000, 1100) if n != 1007}
     (miss,) = [r for r in job.read("retry") if r.key == b"o1007"]
     assert miss.header(f"{OURS}verdict") == "DELETED"
     assert job.times_opened() == 2

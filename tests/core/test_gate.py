@@ -1,5 +1,7 @@
 """The gate's rules, over plain numbers."""
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,7 +101,9 @@ def _logs(draw: st.DrawFn) -> dict[int, tuple[Target, list[int]]]:
 
 
 @given(_logs(), st.randoms())
-def test_it_opens_exactly_with_the_last_readable_record_below_the_ends(logs, random) -> None:  # type: ignore[no-untyped-def]
+def test_it_opens_exactly_with_the_last_readable_record_below_the_ends(
+    logs: dict[int, tuple[Target, list[int]]], random: random.Random
+) -> None:
     # Deliveries in any interleaving, each partition in its own order.
     queue = [p for p, (_, offsets) in logs.items() for _ in offsets]
     random.shuffle(queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -19,7 +19,7 @@ class _Resolver:
     targets: Mapping[int, Target] = {}
     later: Mapping[int, Target] = {}
     ends: Mapping[int, int] = {}
-    asked_ends: list[list[int]] = []
+    asked_ends: ClassVar[list[list[int]]] = []
     closed = 0
 
     def __init__(self, *_: Any) -> None:

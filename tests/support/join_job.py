@@ -99,9 +99,7 @@ class JoinJob:
 
     def written(self) -> int:
         """Records in all outputs, as far as their log ends tell."""
-        return sum(
-            sum(self.kafka.end_offsets(topic).values()) for topic in self.outputs.values()
-        )
+        return sum(sum(self.kafka.end_offsets(topic).values()) for topic in self.outputs.values())
 
     def wait_until(self, met: Callable[[], bool], what: str) -> None:
         """Poll until ``met``; fail with the job's own failure when that takes too long."""

@@ -58,7 +58,9 @@ class Node(NamedTuple):
 def _nodes(settings: Settings, **how: Any) -> list[Node]:
     graph = build(settings, TARGETS, **how)._generate_stream_graph()
     return [
-        Node(n.getTransformationUID(), n.getOperatorName(), n.getParallelism(), n.getMaxParallelism())
+        Node(
+            n.getTransformationUID(), n.getOperatorName(), n.getParallelism(), n.getMaxParallelism()
+        )
         for n in graph.getStreamNodes().toArray()
     ]
 
@@ -146,7 +148,7 @@ def test_the_ungated_graph_is_the_same_graph() -> None:
 
 def test_a_graph_with_an_operator_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.sides.STREAM_SIDE", uids.STREAM_SIDE[:-1])
-    with pytest.raises(RuntimeError, match="3 operators where jobs/uids.py lists 2"):
+    with pytest.raises(RuntimeError, match=r"3 operators where jobs/uids\.py lists 2"):
         _nodes(_settings())
 
 

@@ -29,8 +29,8 @@ def jvm_keys(tmp_path: Path) -> Ask:
     """What Flink SQL reads: a key, or None, for each record; expression over columns k and v."""
 
     def ask(expression: str, records: Records) -> list[str | None]:
-        # As a file, since a VALUES list becomes one task for each of its rows. In hexadecimal, since
-        # the bytes may be anything.
+        # As a file, since a VALUES list becomes one task for each of its rows. In hexadecimal,
+        # since the bytes may be anything.
         lines = (f"{n},{_hex(k)},{_hex(v)}" for n, (k, v) in enumerate(records))
         (tmp_path / "records.csv").write_text("\n".join(lines))
         t = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
@@ -57,7 +57,7 @@ def _hex(raw: bytes | None) -> str:
 def _documents(seed: int) -> list[bytes]:
     random.seed(seed)
     scalars = [
-        "x", "", " a ", "é", "日本", "a\"b\\c/d", "null", 0, -1, 603, 2**63, 10**30, 1.5, 604.0,
+        "x", "", " a ", "é", "日本", 'a"b\\c/d', "null", 0, -1, 603, 2**63, 10**30, 1.5, 604.0,
         True, False, None, [], [1], {}, {"id": 1}, "x" * 300,
     ]  # fmt: skip
     documents = [json.dumps({"customer": {"id": s}, "n": 1.50}).encode() for s in scalars]

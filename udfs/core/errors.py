@@ -58,7 +58,7 @@ class StackError(_WithRemedy):
 
 
 class TargetError(_WithRemedy):
-    """The gate's targets cannot be resolved or reached: the table topic is gone, or its end moved back."""
+    """The gate's targets cannot be known or reached: the topic is gone, or its end moved back."""
 
 
 class StaleCodeError(_WithRemedy):

@@ -11,6 +11,8 @@ from udfs.core.model import Header, Verdict
 
 Headers = dict[str, bytes]
 
+_ATTEMPT_DIGITS = 9
+
 
 @dataclass(frozen=True, slots=True)
 class EventReader:
@@ -56,5 +58,7 @@ def set_aside_headers(
 
 def _attempts_before(headers: Mapping[str, bytes]) -> int:
     text = headers.get(Header.ATTEMPT)
-    # Anyone can write a header; what is not a count of ours counts as none.
-    return int(text) if text is not None and text.isdigit() and len(text) < 10 else 0
+    # Anyone can write a header; what cannot be a count of ours counts as none.
+    if text is None or not text.isdigit() or len(text) > _ATTEMPT_DIGITS:
+        return 0
+    return int(text)

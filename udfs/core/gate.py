@@ -8,9 +8,9 @@ the last record below the log end of that moment that this consumer can read. Th
 no target, since it counts transaction markers, aborted rows and compacted holes, which are never
 delivered. A partition with nothing to read has no target.
 
-The gate is told how far each partition has been **reached** (a running maximum, kept in Flink state,
-so that a restored job is told at once where it stands). It is **open** when every partition has
-reached its target, and stays open for the rest of the attempt.
+The gate is told how far each partition has been **reached** (a running maximum, kept in Flink
+state, so that a restored job is told at once where it stands). It is **open** when every partition
+has reached its target, and stays open for the rest of the attempt.
 
 ::
 
@@ -54,7 +54,7 @@ class Target:
 
     @property
     def size(self) -> int:
-        """Offsets between the begin of the log and the target, both counted: the length of the load."""
+        """The length of the load: offsets from the begin of the log to the target, both counted."""
         if self.waiting:
             return self.end - self.begin
         return 0 if self.last is None else self.last - self.begin + 1

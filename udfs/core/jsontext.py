@@ -61,7 +61,7 @@ def one_value(text: bytes, what: str) -> bytes:
 
 
 def dig(fields: Mapping[str, msgspec.Raw], path: Sequence[str]) -> bytes | None:
-    """The bytes of the value at ``path``, or None when any step of it is absent or not an object."""
+    """The bytes of the value at ``path``, None when a step of it is absent or no object."""
     raw = fields.get(path[0])
     for step in path[1:]:
         if raw is None:
@@ -103,11 +103,12 @@ def with_fields(event: bytes, fields: Fields, additions: Mapping[str, bytes]) ->
         # A JSON object ends with its brace, whatever white space follows.
         body = event.rstrip()[:-1]
         return body + (b"," if fields else b"") + added + b"}"
-    merged = {name: bytes(raw) for name, raw in fields.items()} | additions
+    merged = {name: bytes(raw) for name, raw in fields.items()} | dict(additions)
     return b"{" + b",".join(_name(n) + b":" + text for n, text in merged.items()) + b"}"
 
 
 _names: dict[str, bytes] = {}
+_NAMES_KEPT = 1024
 
 
 def _name(name: str) -> bytes:
@@ -115,7 +116,7 @@ def _name(name: str) -> bytes:
     known = _names.get(name)
     if known is None:
         known = msgspec.json.encode(name)
-        if len(_names) < 1024:
+        if len(_names) < _NAMES_KEPT:
             _names[name] = known
     return known
 

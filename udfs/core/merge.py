@@ -1,4 +1,4 @@
-"""What an enriched event looks like: the event with chosen fields of the row, or a user's own idea."""
+"""What an enriched event looks like: chosen fields of the row added, or a user's own idea."""
 
 from __future__ import annotations
 
@@ -61,11 +61,13 @@ class CustomMerge:
         event_dict, row_dict = decode_any(event), decode_any(row)
         try:
             enriched = self._function(event_dict, row_dict)  # type: ignore[arg-type]
-            if not isinstance(enriched, dict):
-                raise TypeError(f"returned {type(enriched).__name__}, expected a dict")
-            return msgspec.json.encode(enriched)
+            text = msgspec.json.encode(enriched)
         except Exception as error:
             # Whatever the user's function raises concerns this event alone: it becomes a dead
             # letter with the reason, and the job goes on.
             name = type(error).__name__
             raise BadRecord(f"merge function {self.import_path} failed: {name}: {error}") from error
+        if not isinstance(enriched, dict):
+            kind = type(enriched).__name__
+            raise BadRecord(f"merge function {self.import_path} returned {kind}, expected a dict")
+        return text
