@@ -12,6 +12,7 @@ from jobs import kafka_tables, outputs
 from jobs.clients import java_properties, librdkafka_config
 from jobs.rules import join_rules
 from jobs.settings import Settings
+from jobs.shading import for_connector
 from jobs.sides import stream_side, table_side
 from jobs.topology import gated_join
 from udfs.core.gate import Target
@@ -62,7 +63,8 @@ def build(
     t = StreamTableEnvironment.create(env)
 
     rules = join_rules(settings, gated=gated)
-    client, pause = java_properties(settings), settings.gate.pause_stream and gated
+    client = for_connector(java_properties(settings))
+    pause = settings.gate.pause_stream and gated
     stream, table = settings.stream, settings.table
     t.create_temporary_table(
         "stream_topic",

@@ -162,9 +162,8 @@ class OutputSettings(_Table):
 
 
 class GateSettings(_Table):
-    """``[gate]``: how the gate ticks and whether the stream waits for it at its source."""
+    """``[gate]``: whether the stream waits for the gate at its source."""
 
-    tick_interval_ms: int = Field(default=200, ge=10, le=60_000)
     pause_stream: bool = True
 
 

@@ -69,7 +69,6 @@ def test_the_smallest_file_gets_the_documented_defaults() -> None:
     assert settings.table.key.from_ == "key"
     assert settings.table.key.format == "text"
     assert settings.table.tombstone_key is None
-    assert settings.gate.tick_interval_ms == 200
     assert settings.gate.pause_stream
 
 
@@ -225,8 +224,6 @@ def test_an_override_below_a_plain_value_is_refused() -> None:
         ({"job/parallelism": 129}, "job.parallelism", "at most job.max_parallelism, which is 128"),
         ({"job/max_parallelism": 0}, "job.max_parallelism", "at least 1"),
         ({"job/max_parallelism": 32_769}, "job.max_parallelism", "at most 32768"),
-        ({"gate/tick_interval_ms": 9}, "gate.tick_interval_ms", "at least 10"),
-        ({"gate/tick_interval_ms": 60_001}, "gate.tick_interval_ms", "at most 60000"),
         ({"job/transaction_timeout_ms": 9_999}, "job.transaction_timeout_ms", "at least 10000"),
         # Delivery.
         (
@@ -342,8 +339,6 @@ def test_one_mistake_gives_one_error_with_key_and_remedy(
             "table/key": {"from": "value", "path": "id"},
             "table/tombstone_key": {"format": "json", "path": "id"},
         },
-        {"gate/tick_interval_ms": 10},
-        {"gate/tick_interval_ms": 60_000},
         {"job/transaction_timeout_ms": 10_000},
         {"stream/topic": "a" * 249},
         {"kafka/bootstrap_servers": "a.b-c:1, [::1]:65535"},

@@ -33,6 +33,7 @@ class JoinJob:
         *,
         partitions: int = 2,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        brokers: str | None = None,
     ) -> None:
         self.kafka, self.flink = kafka, flink
         self.orders = kafka.create_topic("orders", partitions)
@@ -40,7 +41,7 @@ class JoinJob:
         self.outputs = {n: kafka.create_topic(n, partitions) for n in ("enriched", "retry", "dead")}
         tables: dict[str, Any] = {
             "job": {"name": self.orders},
-            "kafka": {"bootstrap_servers": kafka.bootstrap_servers},
+            "kafka": {"bootstrap_servers": brokers or kafka.bootstrap_servers},
             "stream": {"topic": self.orders, "key": {"from": "value", "path": "product"}},
             "table": {"topic": self.products, "fields": {"name": "product_name"}},
             "output": self.outputs,
