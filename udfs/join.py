@@ -113,7 +113,7 @@ class GatedJoin(KeyedCoProcessFunction):
         event = read_record(value)
         if self._open or ctx.timer_service().current_watermark() >= RELEASE_AT_MS:
             self._open = True
-            yield from self._join(event, _now_ms())
+            yield from self._join(event)
             return
         self._hold(event, ctx)
         self._held_events.inc()
@@ -154,7 +154,7 @@ class GatedJoin(KeyedCoProcessFunction):
         else:
             self._held_more.put((event.partition << _OFFSET_BITS) | event.offset, held)
 
-    def _join(self, event: Record, seen_ms: int) -> Iterator[Any]:
+    def _join(self, event: Record, seen_ms: int | None = None) -> Iterator[Any]:
         topic = self._rules.stream_topic
         try:
             key, fields = self._rules.events.read(event.key, event.value)
@@ -176,6 +176,8 @@ class GatedJoin(KeyedCoProcessFunction):
             yield self._dead_letter(event, topic, Verdict.BAD_RECORD, str(error), seen_ms)
             return
         source = source_of(topic, event.partition, event.offset)
+        # Asked for here only: a hit, the usual case, needs no clock.
+        seen_ms = _now_ms() if seen_ms is None else seen_ms
         headers = set_aside_headers(event.headers, verdict, source, seen_ms)
         yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
         self._misses.inc()

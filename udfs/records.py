@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pyflink.common import Row, Types
+from pyflink.common import Row, RowKind, Types
 from pyflink.common.typeinfo import TypeInformation
 
 
@@ -40,14 +40,24 @@ def output_type() -> TypeInformation:
     )
 
 
+class _OutputRow(Row):
+    """A Row that is made quickly: Row checks each attribute by name as it is set."""
+
+    __setattr__ = object.__setattr__
+
+    def __init__(self, *values: Any) -> None:
+        self._values = list(values)
+        self._row_kind = RowKind.INSERT
+
+
 def output(
     key: bytes | None, value: bytes | None, headers: dict[str, bytes] | None, timestamp_ms: int
 ) -> Row:
     """One record for a Kafka topic, of :func:`output_type`."""
-    return Row(key, value, headers, timestamp_ms)
+    return _OutputRow(key, value, headers, timestamp_ms)
 
 
 def read_record(row: Any) -> Record:
     """The Record in a Flink row of :func:`record_type`."""
-    # Row has no public way to its values without a copy per field; its iterator is the cheapest.
-    return Record(*row)
+    # _make takes the row's own iterator; Record(*row) would build a tuple of arguments first.
+    return Record._make(row)
