@@ -72,11 +72,11 @@ def build(
             stream.topic, client, stream.isolation_level, stream.start, pause=pause
         ),
     )
-    nearly_loaded = {p: target.last for p, target in targets.items() if target.last is not None}
+    loaded_at = {p: goal for p, target in targets.items() if (goal := target.goal) is not None}
     t.create_temporary_table(
         "table_topic",
         kafka_tables.table_source(
-            table.topic, client, table.isolation_level, nearly_loaded, pause=pause
+            table.topic, client, table.isolation_level, loaded_at, pause=pause
         ),
     )
     t.create_temporary_table("ticks", kafka_tables.ticks())

@@ -75,21 +75,17 @@ def table_source(
     topic: str,
     client: Mapping[str, str],
     isolation_level: str,
-    nearly_loaded: Mapping[int, int],
+    loaded_at: Mapping[int, int],
     pause: bool,
 ) -> TableDescriptor:
     """The table topic, always from its beginning (a restored job goes on where its state stands).
 
     Its watermark only ends the pause of the stream's source: it rises when each partition has read
-    the offset in ``nearly_loaded``, or is idle. The gate does not depend on it.
+    the offset in ``loaded_at``, or is idle. The gate does not depend on it.
     """
     columns = _columns()
     if pause:
-        read = " ".join(
-            f"WHEN p = {partition} AND o >= {offset} THEN TO_TIMESTAMP_LTZ({LOADED_MS}, 3)"
-            for partition, offset in sorted(nearly_loaded.items())
-        )
-        columns = columns.watermark("rt", f"CASE {read} ELSE {_EPOCH} END" if read else _EPOCH)
+        columns = columns.watermark("rt", pause_watermark(loaded_at))
     builder = (
         _topic(topic, client)
         .schema(columns.build())
@@ -99,6 +95,20 @@ def table_source(
     if pause:
         builder = _pause(builder).option("scan.watermark.idle-timeout", "3 s")
     return builder.build()
+
+
+def pause_watermark(loaded_at: Mapping[int, int]) -> str:
+    """SQL for the watermark behind a table record: low while its partition is short of its offset.
+
+    A partition that is not named was empty, or not there, when the job was submitted: it must not
+    keep the stream waiting, however slowly it fills.
+    """
+    loaded = f"TO_TIMESTAMP_LTZ({LOADED_MS}, 3)"
+    short = " ".join(
+        f"WHEN p = {partition} AND o < {offset} THEN {_EPOCH}"
+        for partition, offset in sorted(loaded_at.items())
+    )
+    return f"CASE {short} ELSE {loaded} END" if short else loaded
 
 
 def ticks() -> TableDescriptor:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
+from jobs.kafka_tables import pause_watermark
 from jobs.routing import key_expression, row_key_expression
 from udfs.core.events import EventReader
 from udfs.core.jsontext import BadRecord
@@ -126,3 +127,19 @@ def test_debezium_and_tombstones_route_as_they_join(jvm_keys: Ask) -> None:
     ]
     routed = jvm_keys(row_key_expression(reader), records)
     assert routed == [reader.read(k, v)[0] for k, v in records] == ["1", "2", "3", "4", "5"]
+
+
+def test_only_a_partition_that_is_short_of_its_offset_keeps_the_stream_waiting() -> None:
+    expression = pause_watermark({0: 99, 1: 7})
+    t = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    # Short, reached, past, short, reached, and a partition that nobody knew of.
+    records = [(0, 98), (0, 99), (0, 500), (1, 6), (1, 7), (2, 0)]
+    rows = ", ".join(f"({n}, {p}, {o})" for n, (p, o) in enumerate(records))
+    query = f"SELECT n, EXTRACT(YEAR FROM {expression}) FROM (VALUES {rows}) AS r(n, p, o)"
+    with t.execute_sql(query).collect() as results:
+        years = [year for _, year in sorted((row[0], row[1]) for row in results)]
+    assert [year > 2000 for year in years] == [False, True, True, False, True, True]
+
+
+def test_a_table_that_was_empty_at_submission_keeps_nothing_waiting() -> None:
+    assert "CASE" not in pause_watermark({})

@@ -53,11 +53,17 @@ class Target:
     waiting: bool = False
 
     @property
+    def goal(self) -> int | None:
+        """The offset that progress is measured against, None when there is nothing to read.
+
+        While a transaction is waited for, the last offset below the log end stands in.
+        """
+        return self.end - 1 if self.waiting else self.last
+
+    @property
     def size(self) -> int:
         """The length of the load: offsets from the begin of the log to the target, both counted."""
-        if self.waiting:
-            return self.end - self.begin
-        return 0 if self.last is None else self.last - self.begin + 1
+        return 0 if self.goal is None else self.goal - self.begin + 1
 
 
 class Gate:
@@ -109,8 +115,9 @@ class Gate:
         left = {}
         for partition in sorted(self._short):
             target = self._targets[partition]
-            goal = target.end - 1 if target.waiting or target.last is None else target.last
-            left[partition] = goal - max(self._reached.get(partition, -1), target.begin - 1)
+            if target.goal is not None:
+                done = max(self._reached.get(partition, -1), target.begin - 1)
+                left[partition] = target.goal - done
         return left
 
     def loaded_basis_points(self) -> int:
