@@ -130,7 +130,7 @@ class Demo:
             savepoints = self._stop(pool)
             collector.rest()
             say("both are down")
-            stream_end = self._ends(_STREAM)
+            stream_end = topics.ends(self._kafka, _STREAM)
             self._starts[-1] = self._starts[-1]._replace(stream_end=stream_end)
             rows = topics.produce(self._kafka, _TABLE, story.table_while_down())
             orders = topics.produce(self._kafka, _STREAM, story.stream_while_down())
@@ -157,7 +157,7 @@ class Demo:
         self, pool: ThreadPoolExecutor, collector: Collector, savepoints: dict[str, str]
     ) -> None:
         # Asked before the jobs are submitted: what they must have read is at least this.
-        self._starts.append(Start(self._ends(_TABLE), {}))
+        self._starts.append(Start(topics.ends(self._kafka, _TABLE), {}))
         how = "from their savepoints" if savepoints else "for the first time"
         self._screen.step(f"both jobs start {how}")
         # Once, before two threads would.
@@ -276,13 +276,6 @@ class Demo:
             hits={name: len(job.outputs.enriched) for name, job in collector.jobs.items()},
             orders=self._expected_out,
         )
-
-    def _ends(self, name: str) -> dict[int, int]:
-        reader = topics.Reader(self._kafka, [name])
-        try:
-            return reader.ends(name)
-        finally:
-            reader.close()
 
     # ------------------------------------------------------------------ judging
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from ops.demo.check import Record
@@ -104,6 +104,7 @@ class Reader:
     """Reads topics from their beginning, as far as they go, without a consumer group."""
 
     def __init__(self, bootstrap_servers: str, topics: Iterable[str]) -> None:
+        self._bootstrap_servers = bootstrap_servers
         self._topics = list(topics)
         self._consumer = Consumer(
             {
@@ -117,11 +118,7 @@ class Reader:
             },
             logger=log,
         )
-        self._partitions = [
-            TopicPartition(topic, partition, 0)
-            for topic in self._topics
-            for partition in self._partitions_of(topic)
-        ]
+        self._partitions = _partitions(bootstrap_servers, self._topics)
         self._next = {(tp.topic, tp.partition): 0 for tp in self._partitions}
         self._consumer.assign(self._partitions)
 
@@ -130,26 +127,20 @@ class Reader:
         found = []
         for message in self._consumer.consume(_READ_AT_ONCE, timeout_s):
             if message.error():
-                raise StackError(f"cannot read {self._topics}: {message.error()}.", "See its log.")
+                raise StackError(
+                    f"cannot read {self._topics}: {message.error()}.", "See the broker log."
+                )
             topic, record = _record(message)
             self._next[topic, record.partition] = record.offset + 1
             found.append((topic, record))
         return found
-
-    def ends(self, topic: str) -> dict[int, int]:
-        """The end offset of each partition, asked for now."""
-        return {
-            tp.partition: self._consumer.get_watermark_offsets(tp, timeout=_ANSWER_S)[1]
-            for tp in self._partitions
-            if tp.topic == topic
-        }
 
     def rest(self, deadline_s: float = 60.0) -> list[tuple[str, Record]]:
         """Everything up to the end offsets of now. Raises StackError past the deadline.
 
         Meant for topics without transactions, whose every offset below the end is a record.
         """
-        ends = {(topic, p): end for topic in self._topics for p, end in self.ends(topic).items()}
+        ends = _ends(self._bootstrap_servers, self._partitions)
         found: list[tuple[str, Record]] = []
         until = time.monotonic() + deadline_s
         while any(self._next[at] < end for at, end in ends.items()):
@@ -166,13 +157,11 @@ class Reader:
         """Let go of the broker."""
         self._consumer.close()
 
-    def _partitions_of(self, topic: str) -> list[int]:
-        found = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
-        if found.error is not None:
-            raise StackError(
-                f"topic {topic} cannot be read: {found.error}.", "See the broker's log."
-            )
-        return sorted(found.partitions)
+
+def ends(bootstrap_servers: str, topic: str) -> dict[int, int]:
+    """The end offset of each partition, asked for now."""
+    asked = _ends(bootstrap_servers, _partitions(bootstrap_servers, [topic]))
+    return {partition: end for (_, partition), end in asked.items()}
 
 
 def read(bootstrap_servers: str, topic: str) -> list[Record]:
@@ -182,6 +171,30 @@ def read(bootstrap_servers: str, topic: str) -> list[Record]:
         return [record for _, record in reader.rest()]
     finally:
         reader.close()
+
+
+def _partitions(bootstrap_servers: str, topics: Iterable[str]) -> list[TopicPartition]:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET}, logger=log)
+    known = admin.list_topics(timeout=_ANSWER_S).topics
+    return [
+        TopicPartition(topic, partition, 0)
+        for topic in topics
+        for partition in sorted(known[topic].partitions)
+    ]
+
+
+def _ends(
+    bootstrap_servers: str, partitions: Iterable[TopicPartition]
+) -> dict[tuple[str, int], int]:
+    # All at once and not through a consumer: behind its waiting fetch, which shares the connection,
+    # each single question takes half a second.
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET}, logger=log)
+    question = {TopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in partitions}
+    answers = admin.list_offsets(question, request_timeout=_ANSWER_S)
+    return {
+        (tp.topic, tp.partition): answer.result(timeout=_ANSWER_S).offset
+        for tp, answer in answers.items()
+    }
 
 
 def _record(message: Message) -> tuple[str, Record]:
