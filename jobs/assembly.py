@@ -81,8 +81,9 @@ def build(
     )
     t.create_temporary_table("ticks", kafka_tables.ticks())
     events = stream_side(t, "stream_topic", rules.events.key)
-    gate = gate_function(librdkafka_config(settings), table.topic, table.isolation_level)
-    rows = table_side(t, "table_topic", "ticks", ticked_partitions(len(targets)), rules.rows, gate)
+    ticked = ticked_partitions(len(targets))
+    gate = gate_function(librdkafka_config(settings), table.topic, table.isolation_level, ticked)
+    rows = table_side(t, "table_topic", "ticks", ticked, rules.rows, gate)
     outputs.write(env, t, gated_join(events, rows, rules), _output_tables(t, settings, client))
     return env
 

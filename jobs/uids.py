@@ -37,8 +37,8 @@ TABLE_SIDE = (
     Operator("table-route", "table: drop ticks"),
     Operator("table-watermark", "table: watermark of the gate"),
     Operator("table-rowtime", "table: row time"),
-    Operator("table-from-gate", "table: from gate"),
-    Operator("table-to-gate", "table: behind gate"),
+    Operator("table-from-gate", "table: back into SQL"),
+    Operator("table-to-gate", "table: out of SQL"),
     Operator("table-gate", "table: gate"),
     # State: how far each partition of the table topic has been read.
     Operator("table-progress", "table: progress per partition"),

@@ -109,6 +109,10 @@ def job_run(
     entry: Annotated[Path, typer.Option(help="The Python file that is the job.")] = (
         flink_run.ENRICH
     ),
+    python_files: Annotated[
+        list[Path] | None,
+        typer.Option("--python-file", help="Module of job.merge, for the workers; repeatable."),
+    ] = None,
 ) -> None:
     """Submit the job with `flink run`, show that line, and return when every task runs."""
     settings = overrides or []
@@ -116,20 +120,15 @@ def job_run(
     load(config, settings)
     cluster = Stack().flink
     Stack().addresses()
-    line = flink_run.arguments(
-        config=config.resolve(),
-        overrides=settings,
-        entry=entry.resolve(),
-        from_savepoint=from_savepoint,
-    )
-    _out.print(flink_run.shown(line), markup=False)
-    job_id = flink_run.submit(
-        cluster,
-        config=config.resolve(),
-        overrides=settings,
-        entry=entry.resolve(),
-        from_savepoint=from_savepoint,
-    )
+    submission: flink_run.Submission = {
+        "config": config.resolve(),
+        "overrides": settings,
+        "entry": entry.resolve(),
+        "from_savepoint": from_savepoint,
+        "extra_python_files": [path.resolve() for path in python_files or ()],
+    }
+    _out.print(flink_run.shown(flink_run.arguments(**submission)), markup=False)
+    job_id = flink_run.submit(cluster, **submission)
     flink_run.wait_running(cluster, job_id)
     _out.print(f"Job {job_id} is running: {cluster.rest_url}/#/job/running/{job_id}/overview")
 

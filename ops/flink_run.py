@@ -9,7 +9,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import requests
 
@@ -30,6 +30,18 @@ _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
 _OUTPUT_LINES = 30
 _JAVA_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _CLIENT_TRACE = "org.apache.flink.client.program.ProgramAbortException"
+
+
+class Submission(TypedDict, total=False):
+    """What a job is submitted with; `arguments` says what each means."""
+
+    config: Path | str | None
+    overrides: Sequence[str]
+    entry: Path
+    from_savepoint: str | None
+    flink_settings: Mapping[str, str] | None
+    job_arguments: Sequence[str]
+    extra_python_files: Sequence[Path]
 
 
 def arguments(
@@ -82,16 +94,7 @@ def shown(flink_arguments: Sequence[str]) -> str:
 
 
 def submit(
-    cluster: FlinkCluster,
-    *,
-    config: Path | str | None = None,
-    overrides: Sequence[str] = (),
-    entry: Path = ENRICH,
-    from_savepoint: str | None = None,
-    flink_settings: Mapping[str, str] | None = None,
-    job_arguments: Sequence[str] = (),
-    extra_python_files: Sequence[Path] = (),
-    timeout_s: float = 180,
+    cluster: FlinkCluster, *, timeout_s: float = 180, **submission: Unpack[Submission]
 ) -> str:
     """Package `jobs` and `udfs` as they are now, and submit a job. See `arguments`.
 
@@ -102,15 +105,7 @@ def submit(
         StackError: `flink run` failed; the error holds what it printed.
     """
     package()
-    line = arguments(
-        config=config,
-        overrides=overrides,
-        entry=entry,
-        from_savepoint=from_savepoint,
-        flink_settings=flink_settings,
-        job_arguments=job_arguments,
-        extra_python_files=extra_python_files,
-    )
+    line = arguments(**submission)
     result = cluster.flink(*line, timeout_s=timeout_s)
     output = result.stdout + result.stderr
     found = _JOB_ID.search(output)

@@ -27,15 +27,19 @@ class TableGate(ScalarFunction):
     offsets of that partition, null while nothing is known). Returns BIGINT, the watermark in epoch
     milliseconds that may follow each row: CLOSED_MS, or LOADED_MS on the last row of a batch.
 
-    The targets are resolved in ``open``, which Flink calls on every attempt, so that none is older
-    than the attempt. Raises TargetError, which fails the attempt, when they cannot be resolved or
-    when the log end moved back below the restored progress.
+    Ticks tell the progress of the partitions below ``ticked_partitions``, and the gate waits for
+    the first of each. The targets are resolved in ``open``, which Flink calls on every attempt, so
+    that none is older than the attempt. Raises TargetError, which fails the attempt, when they
+    cannot be resolved or when the log end moved back below the restored progress.
     """
 
-    def __init__(self, client: Mapping[str, str], topic: str, isolation_level: str) -> None:
+    def __init__(
+        self, client: Mapping[str, str], topic: str, isolation_level: str, ticked_partitions: int
+    ) -> None:
         self._client = dict(client)
         self._topic = topic
         self._isolation_level = isolation_level
+        self._ticked = range(ticked_partitions)
 
     def open(self, function_context: FunctionContext) -> None:
         self._started = time.monotonic()
@@ -44,7 +48,7 @@ class TableGate(ScalarFunction):
         self._checked: set[int] = set()
         self._resolver = TargetResolver(self._client, self._topic, self._isolation_level)
         self._targets = self._resolver.resolve()
-        self._gate = Gate(self._targets)
+        self._gate = Gate(self._targets, announced=self._ticked)
         log.info("gate of %s: targets of this attempt %s", self._topic, self._targets)
 
     def close(self) -> None:
@@ -54,8 +58,7 @@ class TableGate(ScalarFunction):
 
     def eval(self, partition: pd.Series, reached: pd.Series) -> pd.Series:
         for p, offset in reached.groupby(partition).max().items():
-            if pd.notna(offset):
-                self._gate.reach(int(p), int(offset))
+            self._gate.reach(int(p), int(offset) if pd.notna(offset) else None)
         self._refuse_moved_back_end()
         self._ask_about_transactions()
         watermarks = pd.Series(CLOSED_MS, index=range(len(partition)), dtype="int64")
@@ -119,11 +122,11 @@ class TableGate(ScalarFunction):
 
 
 def gate_function(
-    client: Mapping[str, str], topic: str, isolation_level: str
+    client: Mapping[str, str], topic: str, isolation_level: str, ticked_partitions: int
 ) -> UserDefinedScalarFunctionWrapper:
     """The gate, ready for ``create_temporary_function``."""
     return udf(
-        TableGate(client, topic, isolation_level),
+        TableGate(client, topic, isolation_level, ticked_partitions),
         result_type=DataTypes.BIGINT(),
         func_type="pandas",
         name="table_gate",

@@ -45,7 +45,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> TableGate:
     monkeypatch.setattr("udfs.gate._ASK_AGAIN_EVERY_S", 0.0)
     _Resolver.targets = {0: Target(0, 10, 9), 1: Target(0, 4, 3)}
     _Resolver.later, _Resolver.ends = {}, {0: 10, 1: 4}
-    return TableGate({}, "products", "read_committed")
+    return TableGate({}, "products", "read_committed", 2)
 
 
 def _eval(gate: TableGate, *rows: tuple[int, int | None]) -> list[int]:
@@ -91,6 +91,24 @@ def test_an_unfinished_transaction_is_asked_about_until_it_ends(gate: TableGate)
     assert _eval(gate, (0, 4)) == [CLOSED_MS]
     _Resolver.later = {0: Target(0, 10, 4)}
     assert _eval(gate, (0, 4)) == [LOADED_MS]
+
+
+def test_a_recreated_topic_is_found_out_before_the_gate_opens_and_not_a_batch_later(
+    gate: TableGate,
+) -> None:
+    # Empty now, while the restored progress says that it had 20 records.
+    _Resolver.targets = {0: Target(0, 0, None), 1: Target(0, 0, None)}
+    _Resolver.ends = {0: 0, 1: 0}
+    gate.open(None)
+    assert _eval(gate, (1, None)) == [CLOSED_MS]
+    with pytest.raises(TargetError, match=r"products\[0\] ends at offset 0"):
+        _eval(gate, (0, 20))
+
+
+def test_a_partition_that_no_tick_speaks_for_is_not_waited_for(gate: TableGate) -> None:
+    _Resolver.targets = {0: Target(0, 0, None), 1: Target(0, 0, None), 2: Target(0, 0, None)}
+    gate.open(None)
+    assert _eval(gate, (0, None), (1, None))[-1] == LOADED_MS
 
 
 def test_a_log_end_below_the_progress_fails_the_attempt(gate: TableGate) -> None:

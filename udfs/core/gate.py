@@ -26,7 +26,7 @@ Nothing here knows time: no timeout, no idleness and no first record opens the g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 CLOSED_MS = -1
@@ -69,24 +69,34 @@ class Target:
 class Gate:
     """Targets against progress; see the module's text for the rules."""
 
-    def __init__(self, targets: Mapping[int, Target]) -> None:
+    def __init__(self, targets: Mapping[int, Target], announced: Collection[int] = ()) -> None:
+        """``announced`` are the partitions whose progress will be told at least once.
+
+        The gate stays shut until it has been: a restored job's progress may contradict the log, and
+        that has to come out before an event is joined.
+        """
         self._targets = dict(targets)
+        self._unheard = set(targets) & set(announced)
         self._reached: dict[int, int] = {}
         self._short = {p for p, t in self._targets.items() if t.waiting or t.last is not None}
 
     @property
     def is_open(self) -> bool:
         """Whether every partition has reached its target. Never goes back to False."""
-        return not self._short
+        return not self._short and not self._unheard
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """Partitions whose target is unknown until an unfinished transaction ends."""
         return tuple(sorted(p for p in self._short if self._targets[p].waiting))
 
-    def reach(self, partition: int, offset: int) -> None:
-        """Take note that all records of ``partition`` up to ``offset`` have been applied."""
-        if offset > self._reached.get(partition, -1):
+    def reach(self, partition: int, offset: int | None) -> None:
+        """Take note that all records of ``partition`` up to ``offset`` have been applied.
+
+        None says that none has been, in this attempt or before.
+        """
+        self._unheard.discard(partition)
+        if offset is not None and offset > self._reached.get(partition, -1):
             self._reached[partition] = offset
             self._settle(partition)
 
