@@ -45,16 +45,6 @@ _RULES = Rules(
     id_header="trace-id",
 )
 
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_FLINK = {
-    # REST answers with metrics no older than this; ten seconds by default, a whole table load.
-    "metrics.fetcher.update-interval": 500,
-    # Two cores run two jobs, and four times a `flink run`. These two JVMs are done before optimised
-    # code would pay for its compilation: a fifth of all the demo's CPU time went there.
-    "env.java.opts.client": _SHORT_LIVED,
-    "env.java.opts.jobmanager": _SHORT_LIVED,
-}
-
 # Stop in the middle once this share of the orders is out of ours: by the time that the savepoint
 # is taken, it is more, but not yet all.
 _MIDDLE = 0.2
@@ -358,5 +348,5 @@ def stop() -> None:
 def _parts() -> tuple[Broker, FlinkCluster]:
     # One slot each: the Python operators of a TaskManager share one interpreter lock, and neither
     # job shall wait for the other's.
-    cluster = FlinkCluster(_STACK / "flink", taskmanagers=2, settings=_FLINK)
+    cluster = FlinkCluster(_STACK / "flink", taskmanagers=2)
     return Broker(_STACK / "kafka"), cluster
