@@ -44,12 +44,17 @@ def ticked_partitions(partitions: int) -> int:
 
 
 def build(
-    settings: Settings, targets: Mapping[int, Target], *, gated: bool = True
+    settings: Settings,
+    targets: Mapping[int, Target],
+    max_message_bytes: Mapping[str, int] | None = None,
+    *,
+    gated: bool = True,
 ) -> StreamExecutionEnvironment:
     """The job's graph, ready to execute.
 
     ``targets`` are the table topic's now. They only end the pause of the stream's source in time
     and say how many partitions there are; the gate resolves its own on every attempt.
+    ``max_message_bytes`` are the limits of the topics ``enriched``, ``retry`` and ``dead``.
     ``gated=False`` joins at once, for comparison only.
 
     Raises RuntimeError when the planner makes other operators than ``jobs.uids`` names.
@@ -62,7 +67,8 @@ def build(
     env.set_max_parallelism(settings.job.max_parallelism)
     t = StreamTableEnvironment.create(env)
 
-    rules = join_rules(settings, gated=gated)
+    limits = max_message_bytes or {}
+    rules = join_rules(settings, limits.get("enriched"), gated=gated)
     client = for_connector(java_properties(settings))
     pause = settings.gate.pause_stream and gated
     stream, table = settings.stream, settings.table
@@ -84,12 +90,16 @@ def build(
     ticked = ticked_partitions(len(targets))
     gate = gate_function(librdkafka_config(settings), table.topic, table.isolation_level, ticked)
     rows = table_side(t, "table_topic", "ticks", ticked, rules.rows, gate)
-    outputs.write(env, t, gated_join(events, rows, rules), _output_tables(t, settings, client))
+    tables = _output_tables(t, settings, client, limits)
+    outputs.write(env, t, gated_join(events, rows, rules), tables)
     return env
 
 
 def _output_tables(
-    t: StreamTableEnvironment, settings: Settings, client: Mapping[str, str]
+    t: StreamTableEnvironment,
+    settings: Settings,
+    client: Mapping[str, str],
+    limits: Mapping[str, int],
 ) -> dict[str, str]:
     topics = {
         "enriched": settings.output.enriched,
@@ -107,6 +117,7 @@ def _output_tables(
                 settings.job.delivery,
                 prefix if settings.job.exactly_once else None,
                 settings.job.transaction_timeout_ms,
+                limits.get(name),
             ),
         )
     return {name: f"{name}_topic" for name in topics}

@@ -55,7 +55,11 @@ def submit(settings: Settings, *, gated: bool = True) -> None:
         librdkafka_config(settings), table.topic, table.isolation_level
     ) as resolver:
         targets = resolver.resolve()
-    build(settings, targets, gated=gated).execute(settings.job.name)
+    limits = {
+        name: topic.max_message_bytes
+        for name, topic in zip(("enriched", "retry", "dead"), facts.outputs, strict=True)
+    }
+    build(settings, targets, limits, gated=gated).execute(settings.job.name)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -134,6 +134,7 @@ def sink(
     delivery: str,
     transactional_id_prefix: str | None,
     transaction_timeout_ms: int,
+    max_message_bytes: int | None = None,
 ) -> TableDescriptor:
     """An output topic: columns k, v, h (headers) and ts (timestamp) of udfs.records.output_type."""
     builder = (
@@ -148,6 +149,9 @@ def sink(
         )
         .option("sink.delivery-guarantee", delivery)
     )
+    if max_message_bytes is not None and "max.request.size" not in client:
+        # The topic's own limit shall decide, not the producer's default of 1 MiB.
+        builder = builder.option("properties.max.request.size", str(max_message_bytes))
     if transactional_id_prefix is not None:
         builder = builder.option("sink.transactional-id-prefix", transactional_id_prefix).option(
             "properties.transaction.timeout.ms", str(transaction_timeout_ms)

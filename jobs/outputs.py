@@ -29,7 +29,9 @@ def write(
             tables[name],
             t.sql_query(
                 "SELECT key AS k, `value` AS v, headers AS h, "
-                f"TO_TIMESTAMP_LTZ(timestamp_ms, 3) AS ts FROM {view}"
+                # Kafka's -1 means that there is none; the producer refuses it and takes null.
+                "CASE WHEN timestamp_ms >= 0 THEN TO_TIMESTAMP_LTZ(timestamp_ms, 3) END AS ts "
+                f"FROM {view}"
             ),
         )
     statements.attach_as_datastream()

@@ -36,7 +36,10 @@ def row_key_expression(reader: RowReader) -> str:
 def _json_value(column: str, path: tuple[str, ...]) -> str:
     steps = "".join(f"['{_in_json_path(step)}']" for step in path)
     literal = f"${steps}".replace("'", "''")
-    return f"JSON_VALUE(DECODE({column}, 'UTF-8'), '{literal}' NULL ON EMPTY NULL ON ERROR)"
+    found = f"JSON_VALUE(DECODE({column}, 'UTF-8'), '{literal}' NULL ON EMPTY NULL ON ERROR)"
+    # There and back replaces half of a surrogate pair, which JSON can spell (\ud800) and Python's
+    # bridge cannot take: the record would fail the task before any of our code sees it.
+    return f"DECODE(ENCODE({found}, 'UTF-8'), 'UTF-8')"
 
 
 def _in_json_path(step: str) -> str:

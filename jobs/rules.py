@@ -9,9 +9,18 @@ from udfs.core.merge import AddFields, CustomMerge, Merge
 from udfs.core.rows import RowReader, TableFormat
 from udfs.join import JoinRules
 
+# Around a single record: a batch header of 61 bytes and a record header of at most 21 (source:
+# DefaultRecordBatch.RECORD_BATCH_OVERHEAD, DefaultRecord.MAX_RECORD_OVERHEAD), and some to spare.
+_ENVELOPE_BYTES = 128
 
-def join_rules(settings: Settings, *, gated: bool = True) -> JoinRules:
-    """What the join function and the routing need to know."""
+
+def join_rules(
+    settings: Settings, max_message_bytes: int | None = None, *, gated: bool = True
+) -> JoinRules:
+    """What the join function and the routing need to know.
+
+    ``max_message_bytes`` is the limit of the enriched topic, None when it is not known.
+    """
     table, tombstone = settings.table, settings.table.tombstone_key
     return JoinRules(
         stream_topic=settings.stream.topic,
@@ -24,6 +33,9 @@ def join_rules(settings: Settings, *, gated: bool = True) -> JoinRules:
         ),
         merge=_merge(settings),
         gated=gated,
+        max_enriched_bytes=(
+            None if max_message_bytes is None else max_message_bytes - _ENVELOPE_BYTES
+        ),
     )
 
 

@@ -40,13 +40,24 @@ LOADED = _digest_of_package()
 """Digest of the worker package's sources, taken when this process imported them."""
 
 
+_DIGEST = "__tablegate_digest__"
+
+
 def digest_of_module(name: str) -> str:
-    """Digest of the source that module ``name`` was imported from, empty when there is none."""
+    """Digest of the source that module ``name`` was imported from, empty when there is none.
+
+    Taken once for each imported module and kept with it: the file may be gone by the next attempt
+    (Flink unpacks the job's files anew), or be another one's, while the module stays in memory.
+    """
     module: ModuleType = importlib.import_module(name)
-    try:
-        return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:16]
-    except (OSError, TypeError):
-        return ""
+    known = getattr(module, _DIGEST, None)
+    if known is None:
+        try:
+            known = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:16]
+        except (OSError, TypeError):
+            known = ""
+        setattr(module, _DIGEST, known)
+    return str(known)
 
 
 def require_same(what: str, expected: str, loaded: str) -> None:

@@ -119,6 +119,14 @@ class TableGate(ScalarFunction):
                 self._gate.missing(),
                 list(self._gate.waiting),
             )
+            unticked = [p for p in self._gate.missing() if p not in self._ticked]
+            if unticked:
+                log.warning(
+                    "gate of %s: no tick speaks for partitions %s, which were added after the job "
+                    "was submitted: each opens with its next row; submit the job again",
+                    self._topic,
+                    unticked,
+                )
 
 
 def gate_function(

@@ -13,7 +13,13 @@ from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
 from udfs import code
-from udfs.core.events import EventReader, set_aside_headers
+from udfs.core.events import (
+    EventReader,
+    Headers,
+    record_bytes,
+    set_aside_headers,
+    without_ours,
+)
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import CustomMerge, Merge
 from udfs.core.model import DELETED_ROW, Verdict, source_of, verdict_for
@@ -76,6 +82,8 @@ class JoinRules:
     merge: Merge
     gated: bool = True
     """False joins at once, as people write it without a gate. For comparison only."""
+    max_enriched_bytes: int | None = None
+    """The largest key, value and headers that the enriched topic takes; None: not known."""
 
 
 class GatedJoin(KeyedCoProcessFunction):
@@ -169,7 +177,9 @@ class GatedJoin(KeyedCoProcessFunction):
             if verdict is Verdict.HIT:
                 # An event without a value has been refused above.
                 merged = self._rules.merge(event.value, fields, row)  # type: ignore[arg-type]
-                yield output(event.key, merged, event.headers, event.timestamp_ms)
+                headers = without_ours(event.headers)
+                self._check_size(event.key, merged, headers)
+                yield output(event.key, merged, headers, event.timestamp_ms)
                 self._hits.inc()
                 return
         except BadRecord as error:
@@ -181,6 +191,14 @@ class GatedJoin(KeyedCoProcessFunction):
         headers = set_aside_headers(event.headers, verdict, source, seen_ms)
         yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
         self._misses.inc()
+
+    def _check_size(self, key: bytes | None, value: bytes, headers: Headers | None) -> None:
+        limit = self._rules.max_enriched_bytes
+        if limit is not None and (size := record_bytes(key, value, headers)) > limit:
+            raise BadRecord(
+                f"enriched event would have {size} bytes, and its topic takes {limit} "
+                "(max.message.bytes, less room for the envelope)"
+            )
 
     def _dead_letter(
         self, record: Record, topic: str, verdict: Verdict, error: str, seen_ms: int | None = None

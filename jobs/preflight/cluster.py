@@ -162,6 +162,7 @@ def _topic_facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFac
         delete_retention_ms=int(config["delete.retention.ms"]),
         min_insync_replicas=int(config["min.insync.replicas"]),
         timestamp_type=config["message.timestamp.type"],
+        max_message_bytes=int(config["max.message.bytes"]),
     )
 
 

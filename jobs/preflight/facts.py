@@ -26,6 +26,8 @@ class TopicFacts:
     delete_retention_ms: int
     min_insync_replicas: int
     timestamp_type: str
+    # The largest batch of records, compressed, that the topic takes.
+    max_message_bytes: int
 
     @property
     def compacted(self) -> bool:
@@ -120,6 +122,13 @@ def _warnings(settings: Settings, facts: ClusterFacts) -> Iterator[str]:
         )
     for topic in facts.outputs:
         yield from _output_warnings(topic)
+        if topic.max_message_bytes < facts.stream.max_message_bytes:
+            yield (
+                f"output topic {topic.name} has max.message.bytes={topic.max_message_bytes}, less "
+                f"than the stream topic's {facts.stream.max_message_bytes}: an event that does not "
+                "fit the enriched topic becomes a dead letter, one that does not fit the retry or "
+                "dead-letter topic stops the job"
+            )
     for topic in (facts.stream, facts.table, *facts.outputs):
         if topic.leaderless:
             partitions = ", ".join(f"{topic.name}[{number}]" for number in topic.leaderless)

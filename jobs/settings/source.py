@@ -72,7 +72,7 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, list[ConfigError]]:
     # Errors are returned, not raised here: raised inside `except` they would carry the parser's
     # error along, and with it the text that it was parsing.
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8")), []
+        return tomllib.loads(path.read_text(encoding="utf-8-sig")), []
     except OSError as error:
         remedy = f"the file cannot be read ({error.strerror}): check the path and its rights"
     except UnicodeDecodeError:

@@ -210,16 +210,23 @@ class FlinkCluster:
             The finished process, its output as text; the caller looks at the return code.
 
         Raises:
-            subprocess.TimeoutExpired: it took longer than `timeout_s` seconds and was killed.
+            StackError: it took longer than `timeout_s` seconds and was killed.
         """
-        return subprocess.run(
-            [str(self.home / "bin" / "flink"), *arguments],
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                [str(self.home / "bin" / "flink"), *arguments],
+                env={**os.environ, **self.environment},
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise StackError(
+                f"`flink {arguments[0]}` was not done after {timeout_s:g} s.",
+                "Is the machine busy, or a broker out of reach? It may have taken effect: look at "
+                "`flink list`.",
+            ) from error
 
     # ------------------------------------------------------------------ inside
 

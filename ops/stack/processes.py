@@ -238,7 +238,8 @@ class ProcessSet:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
         self._wait_gone(chosen, deadline_s=deadline_s)
-        self._kill_groups({record.pid for record in chosen})
+        # All of them: also what a process left that was killed and replaced since.
+        self._kill_left(None if names is None else {record.pid for record in chosen})
         self._wait_gone(chosen, deadline_s=10)
         left = {name: record for name, record in self.records().items() if record not in chosen}
         if left:
@@ -258,11 +259,11 @@ class ProcessSet:
                 return False
             time.sleep(_POLL_S)
 
-    def _kill_groups(self, groups: set[int]) -> None:
+    def _kill_left(self, groups: set[int] | None) -> None:
         # What SIGTERM did not end, and what a dead one left: process mode's Python workers stay
         # behind when their TaskManager is killed. They have its process group, and our variable, so
         # a stranger cannot be meant.
         for process in ours(self.folder):
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                if os.getpgid(process.pid) in groups:
+                if groups is None or os.getpgid(process.pid) in groups:
                     process.kill()

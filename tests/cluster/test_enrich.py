@@ -60,13 +60,16 @@ def test_every_event_gets_its_verdict_and_leaves_exactly_once(
             Message(b"o9", None),
             Message(None, b'{"product":"p1"}'),
             Message(b"o11", b'{"product":604.0}'),
+            # Half of a surrogate pair, and the time that says that there is none.
+            Message(b"o12", b'{"product":"\\ud800"}'),
+            Message(b"o13", b'{"product":"p1"}', timestamp=-1),
         ],
     )
     job.start()
-    job.wait_for(11 + 1)
+    job.wait_for(13 + 1)
 
     enriched = {r.key: r for r in job.read("enriched")}
-    assert set(enriched) == {b"o1", b"o3", b"o4", None}
+    assert set(enriched) == {b"o1", b"o3", b"o4", None, b"o13"}
     first = enriched[b"o1"]
     assert first.value == b'{"product": "p1", "price": 12.50,"product_name":"jar"}'
     assert (first.headers, first.timestamp) == ((("trace", b"t1"),), 1_000)
@@ -94,6 +97,7 @@ def test_every_event_gets_its_verdict_and_leaves_exactly_once(
         (b"o8", b"{broken"): "BAD_RECORD",
         (b"o9", None): "BAD_RECORD",
         (b"o11", b'{"product":604.0}'): "BAD_RECORD",
+        (b"o12", b'{"product":"\\ud800"}'): "BAD_RECORD",
         (b"p5", b"{not json"): "BAD_RECORD",
     }
     rows = {r.source: (r.key, r.value) for r in kafka.consume_all(job.products)}
@@ -144,6 +148,12 @@ def test_debezium_a_merge_function_and_keys_in_json(
         "DELETED",
         "NOT_FOUND",
     ]
+    # Again in the same TaskManagers, whose Python has the module in memory and its file no more.
+    savepoint = job.stop()
+    kafka.produce(job.orders, [Message(b'{"product":{"id":1}}', b'{"order":8}')])
+    job.start(from_savepoint=savepoint, python_files=[Path(merges.__file__)])
+    job.wait_for(4)
+    assert [json.loads(r.value or b"")["order"] for r in job.read("enriched")] == [7, 8]
 
 
 def test_a_table_written_in_transactions_opens_the_gate_and_exactly_once_output_is_committed(

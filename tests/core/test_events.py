@@ -1,6 +1,6 @@
 """Headers of records that are set aside: what is added, what counts up, what stays."""
 
-from udfs.core.events import EventReader, set_aside_headers
+from udfs.core.events import EventReader, record_bytes, set_aside_headers, without_ours
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.model import DELETED_ROW, Verdict, verdict_for
 
@@ -43,3 +43,22 @@ def test_a_key_in_the_record_key_does_not_excuse_an_unreadable_value() -> None:
     key, fields = reader.read(b"c1", b'{"a":1}')
     assert key == "c1"
     assert set(fields) == {"a"}
+
+
+def test_an_error_is_cut_and_always_written() -> None:
+    headers = set_aside_headers(None, Verdict.BAD_RECORD, "o[0]@0", 1, "bad \udc80" + "9" * 600_000)
+    assert headers["tablegate-error"].startswith(b"bad \\udc809999")
+    assert len(headers["tablegate-error"]) < 1000
+
+
+def test_a_record_that_is_through_loses_our_headers_and_keeps_its_own() -> None:
+    own = {"trace": b"1"}
+    assert without_ours(set_aside_headers(own, Verdict.NOT_FOUND, "o[0]@0", 1)) == own
+    assert without_ours(set_aside_headers(None, Verdict.NOT_FOUND, "o[0]@0", 1)) is None
+    assert without_ours(own) is own
+    assert without_ours(None) is None
+
+
+def test_the_size_of_a_record_counts_key_value_and_headers() -> None:
+    assert record_bytes(None, None, None) == 0
+    assert record_bytes(b"ab", b"cde", {"h": b"1234", "n": b""}) == 5 + (1 + 4 + 10) + (1 + 10)

@@ -24,6 +24,7 @@ def topic(name: str, **changes: Any) -> TopicFacts:
         delete_retention_ms=DAY_MS,
         min_insync_replicas=2,
         timestamp_type="CreateTime",
+        max_message_bytes=1_048_588,
     )
     return replace(plain, **changes)
 
@@ -121,6 +122,12 @@ def test_several_refusals_come_at_once() -> None:
 def test_what_only_looks_wrong_is_a_warning(facts: dict[str, Any], warning: str) -> None:
     found = judge(settings(), replace(HEALTHY, **facts)).warnings
     assert [warning in text for text in found] == [True]
+
+
+def test_an_output_that_takes_less_than_the_stream_is_a_warning() -> None:
+    facts = replace(HEALTHY, retry=topic("r", max_message_bytes=1_000))
+    (warning,) = judge(settings(), facts).warnings
+    assert "output topic r has max.message.bytes=1000" in warning
 
 
 def test_a_table_kept_for_ever_by_both_policies_is_fine() -> None:

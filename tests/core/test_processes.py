@@ -35,7 +35,10 @@ def test_a_state_file_that_is_not_ours_is_refused(tmp_path: Path) -> None:
         ProcessSet(tmp_path).stop()
 
 
-def test_children_that_a_killed_process_left_are_stopped_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replaced", [False, True])
+def test_children_that_a_killed_process_left_are_stopped_with_it(
+    tmp_path: Path, *, replaced: bool
+) -> None:
     processes = ProcessSet(tmp_path)
     script = f"import subprocess; subprocess.run({SLEEP!r})"
     record = processes.spawn("parent", [sys.executable, "-c", script], log=tmp_path / "log", env={})
@@ -43,6 +46,8 @@ def test_children_that_a_killed_process_left_are_stopped_with_it(tmp_path: Path)
         assert processes.alive("parent")
     processes.kill("parent")
     assert all(child.is_running() for child in children)
+    if replaced:
+        processes.spawn("parent", SLEEP, log=tmp_path / "log", env={})
     processes.stop()
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []

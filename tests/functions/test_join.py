@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import linecache
 import pickle
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,6 +210,54 @@ def test_a_user_s_merge_that_fails_makes_a_dead_letter() -> None:
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
     assert b"ZeroDivisionError" in harness.side["dead"][0][2]["tablegate-error"]
+
+
+def test_a_user_s_merge_that_exits_makes_a_dead_letter_too() -> None:
+    rules = JoinRules(**(vars(RULES) | {"merge": CustomMerge("tests.support.merges:exits")}))
+    harness = Harness(GatedJoin(rules))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 0)
+    assert b"SystemExit" in harness.side["dead"][0][2]["tablegate-error"]
+
+
+def test_a_module_is_what_it_was_when_it_was_imported_whatever_its_file_says_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "acme_merge.py"
+    source.write_text("def merge(event, row):\n    return event\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    submitted = code.digest_of_module("acme_merge")
+    assert submitted
+    # Flink removes a job's files between attempts; or others lie there by then.
+    source.unlink()
+    linecache.clearcache()
+    assert code.digest_of_module("acme_merge") == submitted
+    source.write_text("def merge(event, row):\n    return row\n")
+    assert code.digest_of_module("acme_merge") == submitted
+    del sys.modules["acme_merge"]
+    importlib.invalidate_caches()
+    assert code.digest_of_module("acme_merge") != submitted
+
+
+def test_an_enriched_event_that_its_topic_would_refuse_is_a_dead_letter() -> None:
+    rules = JoinRules(**(vars(RULES) | {"max_enriched_bytes": 100}))
+    harness = Harness(GatedJoin(rules))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"})
+    product(harness, "p2", {"name": "m" * 100})
+    order(harness, "p1", 0)
+    order(harness, "p2", 1)
+    assert names(harness) == [(0, "mug")]
+    assert b"max.message.bytes" in harness.side["dead"][0][2]["tablegate-error"]
+
+
+def test_a_hit_on_a_later_round_carries_no_header_of_the_rounds_before() -> None:
+    harness = Harness(GatedJoin(RULES))
+    harness.advance(LOADED_MS)
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 0, headers={"trace": b"1", "tablegate-verdict": b"NOT_FOUND"})
+    assert harness.out[0][2] == {"trace": b"1"}
 
 
 def test_a_held_event_is_counted_as_held_and_not_as_a_miss() -> None:

@@ -17,3 +17,7 @@ def returns_none(event: dict[str, Any], row: dict[str, Any]) -> None:
 
 def name_and_ids(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     return event | {"id": row["id"], "name": row["name"]}
+
+
+def exits(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    raise SystemExit(3)

@@ -74,6 +74,7 @@ def _documents(seed: int) -> list[bytes]:
     documents += [
         b'{"customer":{"id":1,"id":2}}', b'{"customer":{"id":-0}}', b'{"customer":{"id":1e3}}',
         b'{"customer":{"id":"\xff"}}', b"", b"null", b"[]", b'{"customer":{"id":"\\u0041\\n"}}',
+        b'{"customer":{"id":"\\ud83d\\ude00"}}', b'{"customer":{"id":"a\\ud800"}}',
     ]  # fmt: skip
     return documents
 

@@ -12,6 +12,8 @@ from udfs.core.model import Header, Verdict
 Headers = dict[str, bytes]
 
 _ATTEMPT_DIGITS = 9
+_ERROR_LENGTH = 500
+_OURS = frozenset({Header.VERDICT, Header.ERROR, Header.SOURCE, Header.ATTEMPT, Header.FIRST_SEEN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,25 @@ def set_aside_headers(
     headers[Header.ATTEMPT] = str(attempt).encode()
     headers[Header.FIRST_SEEN] = first_seen or str(now_ms).encode()
     if error is not None:
-        headers[Header.ERROR] = error.encode()
+        # Short, as it may quote the record; and whatever a user's exception says can be written.
+        headers[Header.ERROR] = error[:_ERROR_LENGTH].encode(errors="backslashreplace")
     return headers
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
+    """Bytes of a record's key, value and headers, without Kafka's few dozen around them."""
+    size = len(key or b"") + len(value or b"")
+    if headers:
+        # Names are mostly ASCII; lengths in front of each name and value count as ten bytes.
+        size += sum(len(n.encode()) + len(v or b"") + 10 for n, v in headers.items())
+    return size
+
+
+def without_ours(headers: Headers | None) -> Headers | None:
+    """The headers of a record that is through: those that we added on an earlier round are gone."""
+    if not headers or _OURS.isdisjoint(headers):
+        return headers
+    return {name: value for name, value in headers.items() if name not in _OURS} or None
 
 
 def _attempts_before(headers: Mapping[str, bytes]) -> int:

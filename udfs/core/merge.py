@@ -62,7 +62,7 @@ class CustomMerge:
         try:
             enriched = self._function(event_dict, row_dict)  # type: ignore[arg-type]
             text = msgspec.json.encode(enriched)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # Whatever the user's function raises concerns this event alone: it becomes a dead
             # letter with the reason, and the job goes on.
             name = type(error).__name__
