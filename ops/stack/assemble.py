@@ -6,7 +6,7 @@ The installed package stays as pip left it; `build/flink-home` links into it and
 
     bin/      copied: the scripts find their home from the place where they really are
     lib/      links to the wheel's jars, plus the Kafka connector and flink-python: loaded per job,
-              from opt/, it breaks the second job in a TaskManager (design.md, trap 2)
+              from opt/, it breaks the second job in a TaskManager
     opt/      a flink-python jar with nothing in it (see `_write_empty_jar`)
     plugins/  links to the wheel's
     conf/     written from flink-conf/local

@@ -137,7 +137,7 @@ def test_a_job_survives_a_killed_taskmanager_and_a_stop_with_savepoint(
     assert Path(savepoint.removeprefix("file:")).is_relative_to(flink.savepoint_dir)
 
     # The second job's Python threads in the TaskManager that stayed: with flink-python in the job's
-    # own class loader they died here (design.md, trap 2).
+    # own class loader they died here.
     again = submit_smoke(flink, smoke_files, from_savepoint=savepoint)
     flink_run.wait_running(flink, again)
     assert flink.taskmanagers()[1] == kept

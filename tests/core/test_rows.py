@@ -35,8 +35,12 @@ def test_only_a_null_value_deletes(value: bytes) -> None:
 
 
 def test_a_record_without_key_is_refused() -> None:
-    with pytest.raises(BadRecord, match="no join key"):
+    with pytest.raises(BadRecord, match=r"no join key \(record key is missing or null\)"):
         PLAIN.read(None, b'{"name":"mug"}')
+    with pytest.raises(BadRecord, match=r"\(value\.id is missing or null\)"):
+        PLAIN_BY_ID.read(b"1", b'{"name":"mug"}')
+    with pytest.raises(BadRecord, match=r"\(record key\.id is missing or null\)"):
+        CDC_BY_ID.read(b'{"payload":{"id":1}}', None)
 
 
 def test_a_key_in_the_value_and_its_tombstone_meet() -> None:

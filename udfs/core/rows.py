@@ -98,8 +98,18 @@ class RowReader:
             join_key = self.key.in_fields(change.fields)
             self._refuse_moved_row(change, join_key)
         if join_key is None:
-            raise BadRecord("table record has no join key, so its row can never be met")
+            raise BadRecord(
+                f"table record has no join key ({self._where(value)} is missing or null), so its "
+                "row can never be met"
+            )
         return join_key, change.row
+
+    def _where(self, value: bytes | None) -> str:
+        rule = self.key
+        if rule.origin is KeyOrigin.VALUE and value is None and self.tombstone_key is not None:
+            rule = self.tombstone_key
+        part = "value" if rule.origin is KeyOrigin.VALUE else "record key"
+        return ".".join((part, *rule.path)) if rule.path else part
 
     def _refuse_moved_row(self, change: Change, join_key: str | None) -> None:
         if not change.before:
