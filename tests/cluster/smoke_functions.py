@@ -1,4 +1,4 @@
-"""The smoke job's function, in a module of its own: what stands in the entry is pickled by value."""
+"""The smoke job's function, in its own module: what stands in the entry is pickled by value."""
 
 from collections.abc import Iterator
 from typing import Any
