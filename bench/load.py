@@ -16,7 +16,6 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -136,8 +135,7 @@ def _wait_opened(cluster: FlinkCluster, times: int) -> tuple[float, float]:
 
 
 def _written(brokers: str, topic: str) -> int:
-    with closing(topics.Reader(brokers, [topic])) as reader:
-        return sum(reader.ends(topic).values())
+    return sum(topics.ends(brokers, topic).values())
 
 
 def _wait(met: Callable[[], bool], what: str) -> None:
