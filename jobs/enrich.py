@@ -33,8 +33,7 @@ def main(argv: Sequence[str] | None = None, *, gated: bool = True) -> None:
         settings = load(arguments.config, arguments.set)
         submit(settings, gated=gated)
     except TablegateError as error:
-        # On both streams' reader, the person at the terminal: `flink run` adds a Java stack trace
-        # behind it, which says nothing more.
+        # `flink run` prints a Java stack trace behind this, which says nothing more.
         print(f"tablegate: refused, nothing was submitted.\n{error}", file=sys.stderr, flush=True)
         sys.exit(_EXIT_REFUSED)
 

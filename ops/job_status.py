@@ -6,7 +6,7 @@ from typing import Any
 
 import requests
 
-from jobs.uids import JOIN, TABLE_SIDE
+from jobs.uids import TABLE_SIDE
 
 _TIMEOUT_S = 10.0
 # The operator that sends the gate's watermark, by the name under which Flink reports its metrics.
@@ -21,24 +21,6 @@ def gate_is_open(rest_url: str, job_id: str) -> bool:
     """
     watermark = _metric(rest_url, job_id, _GATE, "currentOutputWatermark")
     return watermark is not None and int(watermark) >= 0
-
-
-def join_counters(rest_url: str, job_id: str) -> dict[str, int]:
-    """The join's counters of this attempt, summed over its subtasks.
-
-    Names: hits, misses, dead_letters, held_events, released_events; empty while the job starts.
-    """
-    names = ("hits", "misses", "dead_letters", "held_events", "released_events")
-    vertex = _vertex(rest_url, job_id, JOIN.name)
-    if vertex is None:
-        return {}
-    prefix = _metric_scope(JOIN.name)
-    answer = _get(
-        f"{rest_url}/jobs/{job_id}/vertices/{vertex}/subtasks/metrics",
-        get=",".join(f"{prefix}.{name}" for name in names),
-        agg="sum",
-    )
-    return {entry["id"].removeprefix(f"{prefix}."): int(entry["sum"]) for entry in answer}
 
 
 def _metric(rest_url: str, job_id: str, operator: str, metric: str) -> str | None:
