@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-jvm test-cluster lint format up down package lock clean
+.PHONY: help setup demo test test-all test-fast test-jvm test-cluster lint format up down package lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -29,7 +29,11 @@ test-jvm: setup ## tests that start a JVM of their own
 	@$(BIN)/pytest -q -m "jvm and not cluster"
 
 test-cluster: setup ## tests on a real broker and a real Flink cluster
-	@$(BIN)/pytest -q -m cluster
+	@$(BIN)/pytest -q -m "cluster and not full"
+
+test-all: setup ## what CI runs, and what is too slow for it
+	@$(MAKE) --no-print-directory test
+	@$(BIN)/pytest -q -m full
 
 lint: setup ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check .

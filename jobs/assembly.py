@@ -9,11 +9,12 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
 from jobs import kafka_tables, outputs
-from jobs.clients import java_properties, librdkafka_config
-from jobs.rules import join_rules
+from jobs.clients import java_properties
+from jobs.preflight.facts import ClusterFacts
+from jobs.rules import gate_rules, identity, join_rules
 from jobs.settings import Settings
 from jobs.shading import for_connector
-from jobs.sides import stream_side, table_side
+from jobs.sides import TableTicks, gated_rows, no_stream_side, stream_side, table_side
 from jobs.topology import gated_join
 from udfs.core.gate import Target
 from udfs.gate import gate_function
@@ -45,17 +46,19 @@ def ticked_partitions(partitions: int) -> int:
 
 def build(
     settings: Settings,
+    facts: ClusterFacts,
     targets: Mapping[int, Target],
-    max_message_bytes: Mapping[str, int] | None = None,
     *,
     gated: bool = True,
+    table_only: bool = False,
 ) -> StreamExecutionEnvironment:
     """The job's graph, ready to execute.
 
-    ``targets`` are the table topic's now. They only end the pause of the stream's source in time
-    and say how many partitions there are; the gate resolves its own on every attempt.
-    ``max_message_bytes`` are the limits of the topics ``enriched``, ``retry`` and ``dead``.
-    ``gated=False`` joins at once, for comparison only.
+    ``facts`` are the brokers' answers and ``targets`` the table topic's targets of now. The targets
+    only end the pause of the stream's source in time and say how many partitions there are; the
+    gate resolves its own on every attempt. ``gated=False`` joins at once, for comparison only.
+    ``table_only=True`` loads the table and reads no stream: its savepoint has the table's state for
+    the whole job to start from, and no positions of the stream.
 
     Raises RuntimeError when the planner makes other operators than ``jobs.uids`` names.
     """
@@ -67,17 +70,11 @@ def build(
     env.set_max_parallelism(settings.job.max_parallelism)
     t = StreamTableEnvironment.create(env)
 
-    limits = max_message_bytes or {}
-    rules = join_rules(settings, limits.get("enriched"), gated=gated)
+    enriched, retry, dead = (topic.max_message_bytes for topic in facts.outputs)
+    rules = join_rules(settings, enriched, gated=gated)
     client = for_connector(java_properties(settings))
     pause = settings.gate.pause_stream and gated
     stream, table = settings.stream, settings.table
-    t.create_temporary_table(
-        "stream_topic",
-        kafka_tables.stream_source(
-            stream.topic, client, stream.isolation_level, stream.start, pause=pause
-        ),
-    )
     loaded_at = {p: goal for p, target in targets.items() if (goal := target.goal) is not None}
     t.create_temporary_table(
         "table_topic",
@@ -85,13 +82,35 @@ def build(
             table.topic, client, table.isolation_level, loaded_at, pause=pause
         ),
     )
-    t.create_temporary_table("ticks", kafka_tables.ticks())
-    events = stream_side(t, "stream_topic", rules.events.key)
+    t.create_temporary_table("tick_seed", kafka_tables.tick_seed())
     ticked = ticked_partitions(len(targets))
-    gate = gate_function(librdkafka_config(settings), table.topic, table.isolation_level, ticked)
-    rows = table_side(t, "table_topic", "ticks", ticked, rules.rows, gate)
+    rows = gated_rows(
+        t,
+        "table_topic",
+        TableTicks("tick_seed", settings.gate.tick_interval_ms, ticked),
+        rules.rows,
+        gate_function(gate_rules(settings, facts, ticked)),
+        identity(settings, facts).stamp,
+    )
+    loaded = table_side(t, rows)
+    if table_only:
+        events = no_stream_side(t, rows)
+    else:
+        t.create_temporary_table(
+            "stream_topic",
+            kafka_tables.stream_source(
+                stream.topic,
+                client,
+                stream.isolation_level,
+                stream.start,
+                client.get("group.id", settings.job.name),
+                pause=pause,
+            ),
+        )
+        events = stream_side(t, "stream_topic", rules.events.key)
+    limits = {"enriched": enriched, "retry": retry, "dead": dead}
     tables = _output_tables(t, settings, client, limits)
-    outputs.write(env, t, gated_join(events, rows, rules), tables)
+    outputs.write(env, t, gated_join(events, loaded, rules), tables)
     return env
 
 
@@ -117,7 +136,7 @@ def _output_tables(
                 settings.job.delivery,
                 prefix if settings.job.exactly_once else None,
                 settings.job.transaction_timeout_ms,
-                limits.get(name),
+                limits[name],
             ),
         )
     return {name: f"{name}_topic" for name in topics}

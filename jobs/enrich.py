@@ -31,15 +31,17 @@ def main(argv: Sequence[str] | None = None, *, gated: bool = True) -> None:
     arguments = _parser().parse_args(argv)
     try:
         settings = load(arguments.config, arguments.set)
-        submit(settings, gated=gated)
+        submit(settings, gated=gated, table_only=arguments.table_only)
     except TablegateError as error:
         # `flink run` prints a Java stack trace behind this, which says nothing more.
         print(f"tablegate: refused, nothing was submitted.\n{error}", file=sys.stderr, flush=True)
         sys.exit(_EXIT_REFUSED)
 
 
-def submit(settings: Settings, *, gated: bool = True) -> None:
+def submit(settings: Settings, *, gated: bool = True, table_only: bool = False) -> None:
     """Submit the job that ``settings`` describe to the cluster that ``flink run`` chose.
+
+    ``gated`` and ``table_only`` are those of ``jobs.assembly.build``.
 
     Raises TablegateError when the settings or the brokers forbid it.
     """
@@ -54,11 +56,8 @@ def submit(settings: Settings, *, gated: bool = True) -> None:
         librdkafka_config(settings), table.topic, table.isolation_level
     ) as resolver:
         targets = resolver.resolve()
-    limits = {
-        name: topic.max_message_bytes
-        for name, topic in zip(("enriched", "retry", "dead"), facts.outputs, strict=True)
-    }
-    build(settings, targets, limits, gated=gated).execute(settings.job.name)
+    env = build(settings, facts, targets, gated=gated, table_only=table_only)
+    env.execute(settings.job.name)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +69,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KEY=VALUE",
         help="override one setting, e.g. --set job.parallelism=2; may be given several times",
+    )
+    parser.add_argument(
+        "--table-only",
+        action="store_true",
+        help="load the table and read no stream; the whole job can start from its savepoint",
     )
     return parser
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pyflink.table import DataTypes, Schema, TableDescriptor
 
-from udfs.core.gate import LOADED_MS
+from udfs.core.gate import FAR_FUTURE_MS
 
 _BYTES = DataTypes.BYTES()
 _HEADERS = DataTypes.MAP(DataTypes.STRING(), _BYTES)
@@ -18,6 +18,15 @@ _EPOCH = "TO_TIMESTAMP_LTZ(0, 3)"
 
 PAUSE_GROUP = "table-load"
 """Watermark alignment group of the two sources."""
+
+# Kafka's own default is five minutes, for which the rows of a new partition would be missing.
+_DISCOVERY = "10 s"
+
+_START_MODES = {
+    "earliest": "earliest-offset",
+    "latest": "latest-offset",
+    "committed": "group-offsets",
+}
 
 
 def _columns() -> Schema.Builder:
@@ -54,18 +63,24 @@ def _pause(builder: TableDescriptor.Builder) -> TableDescriptor.Builder:
 
 
 def stream_source(
-    topic: str, client: Mapping[str, str], isolation_level: str, start: str, pause: bool
+    topic: str, client: Mapping[str, str], isolation_level: str, start: str, group: str, pause: bool
 ) -> TableDescriptor:
     """The stream topic. Its own watermark is beyond the gate's, so that only the gate counts.
 
-    An idle timeout is needed for subtasks without a partition, which would never send a watermark.
+    Offsets are committed to consumer group ``group`` at checkpoints: for people who watch the lag,
+    and for ``start`` "committed". An idle timeout is needed for subtasks without a partition, which
+    would never send a watermark.
     """
-    beyond = f"TO_TIMESTAMP_LTZ({LOADED_MS + 1}, 3)"
+    beyond = f"TO_TIMESTAMP_LTZ({FAR_FUTURE_MS + 1}, 3)"
     builder = (
         _topic(topic, client)
         .schema(_columns().watermark("rt", beyond).build())
         .option("properties.isolation.level", isolation_level)
-        .option("scan.startup.mode", f"{start}-offset")
+        .option("scan.startup.mode", _START_MODES[start])
+        .option("properties.group.id", group)
+        # A group that has committed nothing yet.
+        .option("properties.auto.offset.reset", "earliest")
+        .option("scan.topic-partition-discovery.interval", _DISCOVERY)
         .option("scan.watermark.idle-timeout", "1 s")
     )
     return (_pause(builder) if pause else builder).build()
@@ -91,6 +106,7 @@ def table_source(
         .schema(columns.build())
         .option("properties.isolation.level", isolation_level)
         .option("scan.startup.mode", "earliest-offset")
+        .option("scan.topic-partition-discovery.interval", _DISCOVERY)
     )
     if pause:
         builder = _pause(builder).option("scan.watermark.idle-timeout", "3 s")
@@ -103,7 +119,7 @@ def pause_watermark(loaded_at: Mapping[int, int]) -> str:
     A partition that is not named was empty, or not there, when the job was submitted: it must not
     keep the stream waiting, however slowly it fills.
     """
-    loaded = f"TO_TIMESTAMP_LTZ({LOADED_MS}, 3)"
+    loaded = f"TO_TIMESTAMP_LTZ({FAR_FUTURE_MS}, 3)"
     short = " ".join(
         f"WHEN p = {partition} AND o < {offset} THEN {_EPOCH}"
         for partition, offset in sorted(loaded_at.items())
@@ -111,15 +127,20 @@ def pause_watermark(loaded_at: Mapping[int, int]) -> str:
     return f"CASE {short} ELSE {loaded} END" if short else loaded
 
 
-def ticks() -> TableDescriptor:
-    """A zero every second: what lets a quiet table's gate open.
+def tick_seed() -> TableDescriptor:
+    """A zero every second, of which ``jobs.sides`` makes the ticks.
 
-    One and not several: the generator emits a second's rows in one burst and then sleeps (source:
-    ``DataGeneratorSource.run`` of Flink 2.3.0), so that more of them would not come sooner.
+    Not more of them: the generator emits a second's rows in one burst and then sleeps (source:
+    ``DataGeneratorSource.run`` of Flink 2.3.0).
     """
     return (
         TableDescriptor.for_connector("datagen")
-        .schema(Schema.new_builder().column("zero", DataTypes.INT()).build())
+        .schema(
+            Schema.new_builder()
+            .column("zero", DataTypes.INT())
+            .column_by_expression("pt", "PROCTIME()")
+            .build()
+        )
         .option("rows-per-second", "1")
         .option("fields.zero.kind", "random")
         .option("fields.zero.min", "0")

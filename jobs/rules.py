@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from jobs.clients import librdkafka_config
+from jobs.preflight.facts import ClusterFacts
 from jobs.settings import KeySettings, Settings, TombstoneKeySettings
 from udfs.core.events import EventReader
+from udfs.core.hold import Consistency
+from udfs.core.identity import Identity
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.merge import AddFields, CustomMerge, Merge
 from udfs.core.rows import RowReader, TableFormat
+from udfs.core.stall import OnStall
+from udfs.gate import GateRules
 from udfs.join import JoinRules
 
 # Around a single record: a batch header of 61 bytes and a record header of at most 21 (source:
@@ -32,11 +38,57 @@ def join_rules(
             None if tombstone is None else _record_key_rule(tombstone),
         ),
         merge=_merge(settings),
-        gated=gated,
+        consistency=Consistency(settings.gate.consistency) if gated else Consistency.NONE,
+        max_table_lag_ms=settings.gate.max_table_lag_ms,
         max_enriched_bytes=(
             None if max_message_bytes is None else max_message_bytes - _ENVELOPE_BYTES
         ),
     )
+
+
+def gate_rules(settings: Settings, facts: ClusterFacts, ticked_partitions: int) -> GateRules:
+    """What the gate needs to know; ``facts`` are the brokers' answers at submission."""
+    table, gate = settings.table, settings.gate
+    return GateRules(
+        client=librdkafka_config(settings),
+        topic=table.topic,
+        isolation_level=table.isolation_level,
+        ticked_partitions=ticked_partitions,
+        continuous=gate.continuous,
+        on_stall=OnStall(gate.on_stall),
+        stall_after_ms=gate.stall_after_ms,
+        max_table_lag_ms=gate.max_table_lag_ms,
+        tick_interval_ms=gate.tick_interval_ms,
+        # One opening a start: a skew of clocks cannot be seen there.
+        max_clock_skew_ms=gate.max_clock_skew_ms if gate.continuous else 0,
+        identity=identity(settings, facts),
+        topic_ids={topic.name: topic.topic_id for topic in (facts.stream, facts.table)},
+        tombstones_kept_ms=facts.table.delete_retention_ms if facts.table.compacted else None,
+        fail_on_expired_tombstones=gate.on_expired_tombstones == "fail",
+    )
+
+
+def identity(settings: Settings, facts: ClusterFacts) -> Identity:
+    """What the state of this job belongs to. Its texts are compared with those of earlier jobs."""
+    stream, table, tombstone = settings.stream, settings.table, settings.table.tombstone_key
+    return Identity(
+        cluster=facts.cluster_id,
+        stream=f"{stream.topic} {facts.stream.topic_id}",
+        stream_key=_key_text(stream.key),
+        table=f"{table.topic} {facts.table.topic_id}",
+        table_rows=" ".join(
+            (
+                table.format,
+                table.isolation_level,
+                _key_text(table.key),
+                "-" if tombstone is None else f"{tombstone.format} {tombstone.path}",
+            )
+        ),
+    )
+
+
+def _key_text(key: KeySettings) -> str:
+    return f"{key.from_} {key.format} {key.path}"
 
 
 def _key_rule(key: KeySettings) -> KeyRule:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from pyflink.common import Types
 from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 from pyflink.java_gateway import get_gateway
-from pyflink.table import Schema, StreamTableEnvironment
+from pyflink.table import Schema, StreamTableEnvironment, Table
 from pyflink.table.udf import UserDefinedScalarFunctionWrapper
 
 from jobs.routing import key_expression, row_key_expression
-from jobs.uids import STREAM_SIDE, TABLE_SIDE
+from jobs.uids import NO_STREAM, STREAM_SIDE, TABLE_SIDE, Operator
 from jobs.wiring import adopt
 from udfs.core.keys import KeyRule
 from udfs.core.rows import RowReader
@@ -23,6 +26,7 @@ _HEADERS = "CASE WHEN CARDINALITY(h) > 0 THEN h END"
 # none of them is ever looked up.
 _ROUTE = "COALESCE(routed, CONCAT('no key: ', CAST(p AS STRING), '@', CAST(o AS STRING)))"
 _RECORD = "ROW(routed, k, v, h, ts_ms, p, o)"
+_GATED_RECORD = "ROW(routed_key, key, `value`, headers, timestamp_ms, `partition`, `offset`)"
 
 
 def stream_side(t: StreamTableEnvironment, source: str, rule: KeyRule) -> KeyedStream:
@@ -37,35 +41,64 @@ def stream_side(t: StreamTableEnvironment, source: str, rule: KeyRule) -> KeyedS
     return _keyed(side)
 
 
-def table_side(
+class TableTicks(NamedTuple):
+    """What tells the progress of a quiet table: a tick for each partition, several a second.
+
+    ``seed`` is a table of zeros, one a second; ``interval_ms`` a divisor of 1000; ``partitions``
+    how many partitions the ticks speak for.
+    """
+
+    seed: str
+    interval_ms: int
+    partitions: int
+
+    def query(self) -> str:
+        """SELECT n, the partition's number.
+
+        Windows of one second that begin every interval: each zero is in all that are running, and
+        each ends at its own time.
+        """
+        # `zero` is 0, which the planner cannot know: an array of constants would become a stateful
+        # join with a source that ends.
+        numbers = ", ".join(f"zero + {n}" for n in range(self.partitions))
+        slide = f"INTERVAL '{self.interval_ms / 1000:.3f}' SECOND(2, 3)"
+        return f"""
+            SELECT n FROM (
+              SELECT MAX(zero) AS zero
+              FROM TABLE(HOP(TABLE {self.seed}, DESCRIPTOR(pt), {slide}, INTERVAL '1' SECOND))
+              GROUP BY window_start, window_end)
+            CROSS JOIN UNNEST(ARRAY[{numbers}]) AS u(n)"""
+
+
+def gated_rows(
     t: StreamTableEnvironment,
     source: str,
-    ticks: str,
-    partitions: int,
+    ticks: TableTicks,
     reader: RowReader,
     gate: UserDefinedScalarFunctionWrapper,
-) -> KeyedStream:
-    """Rows of table ``source``, keyed by the join key, the gate's watermark in band behind them.
+    stamp: str,
+) -> Table:
+    """Rows of table ``source`` and the ticks, the gate's watermark in band behind them.
 
-    ``partitions`` is how many partitions the ticks speak for. One subtask up to the watermark.
+    ``stamp`` names what the state belongs to: the first one is kept in it.
     """
     t.create_temporary_function("table_gate", gate)
-    # `zero` is 0, which the planner cannot know: an array of constants would become a stateful join
-    # with a source that ends.
-    numbers = ", ".join(f"zero + {n}" for n in range(partitions))
     gated = t.sql_query(f"""
-        SELECT routed, k, v, h, ts_ms, p, o, table_gate(p, reached) AS complete_until FROM (
-          SELECT *, MAX(o) OVER (PARTITION BY p ORDER BY pt
-                                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS reached
+        SELECT routed, k, v, h, ts_ms, p, o,
+               table_gate(p, reached, NULLIF(stamp, '{stamp}'), at_s - before_s) AS complete_until
+        FROM (
+          SELECT *, MAX(o) OVER so_far AS reached, FIRST_VALUE('{stamp}') OVER so_far AS stamp,
+                 LAG(at_s) OVER so_far AS before_s
           FROM (
             SELECT {row_key_expression(reader)} AS routed, k, v, {_HEADERS} AS h,
-                   {_TIMESTAMP_MS} AS ts_ms, p, o, PROCTIME() AS pt
+                   {_TIMESTAMP_MS} AS ts_ms, p, o, UNIX_TIMESTAMP() AS at_s, PROCTIME() AS pt
             FROM {source}
             UNION ALL
             SELECT CAST(NULL AS STRING), CAST(NULL AS BYTES), CAST(NULL AS BYTES),
                    CAST(NULL AS MAP<STRING, BYTES>), CAST(NULL AS BIGINT), n, CAST(NULL AS BIGINT),
-                   PROCTIME()
-            FROM {ticks} CROSS JOIN UNNEST(ARRAY[{numbers}]) AS u(n)))""")
+                   UNIX_TIMESTAMP(), PROCTIME()
+            FROM ({ticks.query()}))
+          WINDOW so_far AS (PARTITION BY p ORDER BY pt))""")
     record = record_type()
     flat = Types.ROW_NAMED(
         [*record.get_field_names(), "complete_until"], [*record.get_field_types(), Types.LONG()]
@@ -76,14 +109,31 @@ def table_side(
         .watermark("rt", "TO_TIMESTAMP_LTZ(complete_until, 3)")
         .build()
     )
-    watermarked = t.from_data_stream(t.to_append_stream(gated, flat), schema)
+    return t.from_data_stream(t.to_append_stream(gated, flat), schema)
+
+
+def table_side(t: StreamTableEnvironment, gated: Table) -> KeyedStream:
+    """The rows of ``gated_rows``, keyed by the join key. One subtask up to here."""
     query = f"""
         SELECT COALESCE(routed_key, CONCAT('no key: ', CAST(`partition` AS STRING), '@',
                                            CAST(`offset` AS STRING))),
-               ROW(routed_key, key, `value`, headers, timestamp_ms, `partition`, `offset`)
-        FROM {watermarked} WHERE `offset` IS NOT NULL"""
-    side = t.to_append_stream(t.sql_query(query), Types.ROW([Types.STRING(), record]))
-    adopt(side._j_data_stream.getTransformation(), TABLE_SIDE, parallelism=1)
+               {_GATED_RECORD}
+        FROM {gated} WHERE `offset` IS NOT NULL"""
+    return _pinned(t, query, TABLE_SIDE)
+
+
+def no_stream_side(t: StreamTableEnvironment, gated: Table) -> KeyedStream:
+    """A stream without events, for a run that only loads the table.
+
+    Made of the table's side and not of a source of its own, whose state a savepoint would hold.
+    """
+    query = f"SELECT 'none', {_GATED_RECORD} FROM {gated} WHERE `offset` < 0"
+    return _pinned(t, query, NO_STREAM)
+
+
+def _pinned(t: StreamTableEnvironment, query: str, operators: Sequence[Operator]) -> KeyedStream:
+    side = t.to_append_stream(t.sql_query(query), Types.ROW([Types.STRING(), record_type()]))
+    adopt(side._j_data_stream.getTransformation(), operators, parallelism=1)
     return _keyed(side)
 
 

@@ -40,16 +40,32 @@ TABLE_SIDE = (
     Operator("table-from-gate", "table: back into SQL"),
     Operator("table-to-gate", "table: out of SQL"),
     Operator("table-gate", "table: gate"),
-    # State: how far each partition of the table topic has been read.
+    Operator("table-restored", "table: what the state says"),
+    # State, for each partition of the table topic: how far it has been read, what the state belongs
+    # to, and when it was last kept up to date.
     Operator("table-progress", "table: progress per partition"),
     Operator("table-key", "table: find join key"),
     # State: offsets of the table topic.
     Operator("table-source", "table: read topic"),
     Operator("tick-columns", "ticks: as table records"),
     Operator("tick-partitions", "ticks: one per partition"),
-    Operator("tick-source", "ticks"),
+    Operator("tick-zero", "ticks: zero"),
+    # State: windows of one second that have not ended.
+    Operator("tick-window", "ticks: several a second"),
+    Operator("tick-time", "ticks: time"),
+    Operator("tick-source", "ticks: source"),
 )
 """From the join upstream to the table's Kafka source and to the ticks."""
+
+
+NO_STREAM = (
+    Operator("no-stream-records", "no stream: records for Python"),
+    Operator("no-stream-route", "no stream: nothing passes"),
+    Operator("no-stream-watermark", "no stream: watermark of the gate"),
+    Operator("no-stream-rowtime", "no stream: row time"),
+    Operator("no-stream-from-gate", "no stream: back into SQL"),
+)
+"""What a run that only loads the table has in place of the stream's side. None holds state."""
 
 
 def _output(topic: str) -> tuple[Operator, ...]:

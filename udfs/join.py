@@ -20,15 +20,15 @@ from udfs.core.events import (
     set_aside_headers,
     without_ours,
 )
+from udfs.core.hold import Completeness, Consistency, completeness, moment
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import CustomMerge, Merge
 from udfs.core.model import DELETED_ROW, Verdict, source_of, verdict_for
 from udfs.core.rows import RowReader
 from udfs.records import Record, output, output_type, read_record
 
-RELEASE_AT_MS = 0
-"""Event time of every event, and of the timer that releases the held ones: the watermark passes it
-when the gate opens. Kafka's timestamps play no part, so an event older than its row still hits."""
+Held = tuple[Any, ...]
+"""A held event in the state: the time at which it was read (epoch ms), and the Record's fields."""
 
 # How many events of a key are held in one value before the map takes the rest: the value is
 # rewritten with every event, so it stays short.
@@ -54,7 +54,7 @@ def row_state() -> ValueStateDescriptor:
 
 
 def held_first_state() -> ValueStateDescriptor:
-    """The first few events held back for a key: list of (first-seen time, record), as they came.
+    """The first few events held back for a key: (are there more?, list of :data:`Held`).
 
     Most keys have no more than these, and one value costs RocksDB a point read where a map costs
     an iterator for the keys and another for the clearing.
@@ -63,7 +63,7 @@ def held_first_state() -> ValueStateDescriptor:
 
 
 def held_more_state() -> MapStateDescriptor:
-    """The events held back beyond the first: number in the log to (first-seen time, record).
+    """The events held back beyond the first: number in the log to :data:`Held`.
 
     A map and not a list, since RocksDB reads a list whole: a key with half a million held events
     would need all of them in memory at once.
@@ -80,8 +80,9 @@ class JoinRules:
     events: EventReader
     rows: RowReader
     merge: Merge
-    gated: bool = True
-    """False joins at once, as people write it without a gate. For comparison only."""
+    consistency: Consistency = Consistency.STARTUP
+    max_table_lag_ms: int = 60_000
+    """How old the time of the table's completeness may be before a miss is STALE_TABLE."""
     max_enriched_bytes: int | None = None
     """The largest key, value and headers that the enriched topic takes; None: not known."""
 
@@ -89,8 +90,9 @@ class JoinRules:
 class GatedJoin(KeyedCoProcessFunction):
     """Joins events (input 1) with the table's rows (input 2), both keyed by the join key.
 
-    Main output: enriched events. Side outputs: :func:`retry_tag` and :func:`dead_tag`. Until the
-    watermark passes RELEASE_AT_MS, that is until the table is loaded, events are held in state.
+    Main output: enriched events. Side outputs: :func:`retry_tag` and :func:`dead_tag`. The
+    watermark is the time until which the table is complete; until it passes an event's moment
+    (``udfs.core.hold``), the event is held in state.
     """
 
     def __init__(self, rules: JoinRules) -> None:
@@ -108,23 +110,35 @@ class GatedJoin(KeyedCoProcessFunction):
         self._held_first = runtime_context.get_state(held_first_state())
         self._held_more = runtime_context.get_map_state(held_more_state())
         self._retry, self._dead = retry_tag(), dead_tag()
+        self._consistency = self._rules.consistency
+        self._continuous = self._consistency is Consistency.CONTINUOUS
         # A watermark never goes back within an attempt, so that an open gate is asked for once.
-        self._open = not self._rules.gated
+        self._open = self._consistency is Consistency.NONE
         metrics = runtime_context.get_metrics_group()
         self._hits = metrics.counter("hits")
         self._misses = metrics.counter("misses")
+        self._not_loaded = metrics.counter("not_loaded_misses")
+        self._stale = metrics.counter("stale_table_misses")
         self._dead_letters = metrics.counter("dead_letters")
         self._held_events = metrics.counter("held_events")
+        self._held_bytes = metrics.counter("held_bytes")
         self._released_events = metrics.counter("released_events")
+        self._released_bytes = metrics.counter("released_bytes")
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         event = read_record(value)
-        if self._open or ctx.timer_service().current_watermark() >= RELEASE_AT_MS:
-            self._open = True
-            yield from self._join(event)
+        if self._open:
+            yield from self._join(event, ctx)
             return
-        self._hold(event, ctx)
-        self._held_events.inc()
+        read_ms = _now_ms()
+        at = moment(self._consistency, read_ms)
+        # In continuous mode the moment is now, which no watermark has passed yet; and an event that
+        # did not wait could overtake those of its key that do.
+        if not self._continuous and ctx.timer_service().current_watermark() >= at:
+            self._open = True
+            yield from self._join(event, ctx)
+            return
+        self._hold(event, read_ms, at, ctx)
 
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         record = read_record(value)
@@ -137,32 +151,70 @@ class GatedJoin(KeyedCoProcessFunction):
         self._row.update(DELETED_ROW if row is None else row)
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
-        self._open = True
-        first = self._held_first.value() or []
-        for first_seen_ms, *event in first:
-            yield from self._join(Record(*event), first_seen_ms)
-        self._held_first.clear()
-        self._released_events.inc(len(first))
-        if len(first) < _HELD_FIRST:
-            return
+        if not self._continuous:
+            self._open = True
+        complete_until_ms = ctx.timer_service().current_watermark()
+        more, first = self._held_first.value() or (False, [])
+        # What an event of one partition waits for, those behind it wait for as well.
+        waiting: dict[int, int] = {}
+        left: list[Held] = []
+        for held in first:
+            if self._waits(held, complete_until_ms, waiting):
+                left.append(held)
+            else:
+                yield from self._release(held, ctx)
         # Sorted here: the order of a map state's keys depends on the state backend.
-        for number in sorted(self._held_more.keys()):
-            first_seen_ms, *event = self._held_more.get(number)
-            yield from self._join(Record(*event), first_seen_ms)
-            self._released_events.inc()
-        self._held_more.clear()
-
-    def _hold(self, event: Record, ctx: KeyedCoProcessFunction.Context) -> None:
-        held = (_now_ms(), *event)
-        first = self._held_first.value() or []
-        if not first:
-            ctx.timer_service().register_event_time_timer(RELEASE_AT_MS)
-        if len(first) < _HELD_FIRST:
-            self._held_first.update([*first, held])
+        numbers = sorted(self._held_more.keys()) if more else []
+        released = 0
+        for number in numbers:
+            if number >> _OFFSET_BITS in waiting:
+                continue
+            held = self._held_more.get(number)
+            if not self._waits(held, complete_until_ms, waiting):
+                yield from self._release(held, ctx)
+                self._held_more.remove(number)
+                released += 1
+        if waiting:
+            self._held_first.update((released < len(numbers), left))
+            ctx.timer_service().register_event_time_timer(min(waiting.values()))
         else:
-            self._held_more.put((event.partition << _OFFSET_BITS) | event.offset, held)
+            self._held_first.clear()
 
-    def _join(self, event: Record, seen_ms: int | None = None) -> Iterator[Any]:
+    def _hold(
+        self, event: Record, read_ms: int, at: int, ctx: KeyedCoProcessFunction.Context
+    ) -> None:
+        held = (read_ms, *event)
+        more, first = self._held_first.value() or (False, [])
+        if not first and not more:
+            # One timer for a key: it releases what it may, and sets the next one.
+            ctx.timer_service().register_event_time_timer(at)
+        if more or len(first) >= _HELD_FIRST:
+            self._held_more.put((event.partition << _OFFSET_BITS) | event.offset, held)
+            if not more:
+                self._held_first.update((True, first))
+        else:
+            self._held_first.update((False, [*first, held]))
+        self._held_events.inc()
+        self._held_bytes.inc(_size(event))
+
+    def _waits(self, held: Held, complete_until_ms: int, waiting: dict[int, int]) -> bool:
+        read_ms, partition = held[0], Record(*held[1:]).partition
+        at = moment(self._consistency, read_ms)
+        if partition not in waiting and at <= complete_until_ms:
+            return False
+        waiting.setdefault(partition, at)
+        return True
+
+    def _release(self, held: Held, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
+        read_ms, *event = held
+        record = Record(*event)
+        yield from self._join(record, ctx, read_ms)
+        self._released_events.inc()
+        self._released_bytes.inc(_size(record))
+
+    def _join(
+        self, event: Record, ctx: KeyedCoProcessFunction.Context, seen_ms: int | None = None
+    ) -> Iterator[Any]:
         topic = self._rules.stream_topic
         try:
             key, fields = self._rules.events.read(event.key, event.value)
@@ -173,8 +225,7 @@ class GatedJoin(KeyedCoProcessFunction):
                 )
                 return
             row = self._row.value()
-            verdict = verdict_for(row)
-            if verdict is Verdict.HIT:
+            if row:
                 # An event without a value has been refused above.
                 merged = self._rules.merge(event.value, fields, row)  # type: ignore[arg-type]
                 headers = without_ours(event.headers)
@@ -185,12 +236,24 @@ class GatedJoin(KeyedCoProcessFunction):
         except BadRecord as error:
             yield self._dead_letter(event, topic, Verdict.BAD_RECORD, str(error), seen_ms)
             return
+        # Asked for here only: a hit, the usual case, needs no clock and no watermark.
+        now_ms = _now_ms()
+        verdict = verdict_for(row, self._completeness(now_ms, ctx))
         source = source_of(topic, event.partition, event.offset)
-        # Asked for here only: a hit, the usual case, needs no clock.
-        seen_ms = _now_ms() if seen_ms is None else seen_ms
+        seen_ms = now_ms if seen_ms is None else seen_ms
         headers = set_aside_headers(event.headers, verdict, source, seen_ms)
         yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
         self._misses.inc()
+        if verdict is Verdict.NOT_LOADED:
+            self._not_loaded.inc()
+        elif verdict is Verdict.STALE_TABLE:
+            self._stale.inc()
+
+    def _completeness(self, now_ms: int, ctx: KeyedCoProcessFunction.Context) -> Completeness:
+        if self._consistency is Consistency.NONE:
+            return Completeness.KNOWN
+        complete_until_ms = ctx.timer_service().current_watermark()
+        return completeness(complete_until_ms, now_ms, self._rules.max_table_lag_ms)
 
     def _check_size(self, key: bytes | None, value: bytes, headers: Headers | None) -> None:
         limit = self._rules.max_enriched_bytes
@@ -224,6 +287,11 @@ def _check_route(record: Record, key: str | None) -> None:
         raise BadRecord(
             f"key was read as {record.routed_key!r} for routing and as {key!r} for joining"
         )
+
+
+def _size(event: Record) -> int:
+    """Bytes of a held event's key, value and headers."""
+    return record_bytes(event.key, event.value or b"", event.headers)
 
 
 def _now_ms() -> int:

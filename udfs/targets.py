@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import NamedTuple, Self
 
 from confluent_kafka import (
     Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from udfs.core.errors import TargetError
+from udfs.core.errors import NoAnswerError, TargetError
 from udfs.core.gate import Target
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,26 @@ _READ_TIMEOUT_S = 60.0
 # A marker or two at the end is the usual case, so the first look back is short.
 _FIRST_LOOK_BACK = 16
 _LOOK_BACK_GROWTH = 16
+# Answers that asking again will not change soon.
+_REFUSED = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+
+
+class TopicNow(NamedTuple):
+    """A topic as the brokers describe it now.
+
+    ``topic_id`` is as Kafka's tools print it; it changes when a topic is created anew.
+    ``leaderless`` are the partitions that nobody can read at the moment.
+    """
+
+    topic_id: str
+    partitions: tuple[int, ...]
+    leaderless: tuple[int, ...]
 
 
 class TargetResolver:
@@ -37,6 +58,8 @@ class TargetResolver:
 
     def __init__(self, client: Mapping[str, str], topic: str, isolation_level: str) -> None:
         self._topic = topic
+        # How long an answer is waited for, in seconds.
+        self.patience_s = _RPC_TIMEOUT_S
         self._committed_only = isolation_level == "read_committed"
         self._admin = AdminClient(dict(client), logger=log)
         self._consumer = Consumer(
@@ -65,27 +88,44 @@ class TargetResolver:
         """Leave the brokers."""
         self._consumer.close()
 
-    def partitions(self) -> list[int]:
-        """The topic's partitions now. Raises TargetError when the topic or the brokers are away."""
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster. Raises NoAnswerError."""
         try:
-            topics = self._consumer.list_topics(self._topic, timeout=_RPC_TIMEOUT_S).topics
+            cluster = self._admin.describe_cluster(request_timeout=self.patience_s).result()
         except KafkaException as error:
             raise self._no_answer(error) from error
-        found = topics.get(self._topic)
-        if found is None or found.error is not None or not found.partitions:
-            reason = "" if found is None or found.error is None else f" ({found.error.str()})"
-            raise TargetError(
-                f"Table topic {self._topic} cannot be read{reason}.",
-                "Check that it exists and that this client may describe and read it.",
-            )
-        return sorted(found.partitions)
+        return str(cluster.cluster_id)
+
+    def topic(self, name: str | None = None) -> TopicNow:
+        """The table topic, or topic ``name``, as it is now.
+
+        Raises TargetError when it is missing or may not be described, NoAnswerError when the
+        brokers are away.
+        """
+        name = name or self._topic
+        wanted = TopicCollection([name])
+        try:
+            future = self._admin.describe_topics(wanted, request_timeout=self.patience_s)[name]
+            found = future.result()
+        except KafkaException as error:
+            if error.args and error.args[0].code() in _REFUSED:
+                raise TargetError(
+                    f"Topic {name} cannot be read ({error.args[0].str()}).",
+                    "Check that it exists and that this client may describe and read it.",
+                ) from error
+            raise self._no_answer(error) from error
+        return TopicNow(
+            topic_id_text(found.topic_id),
+            tuple(sorted(partition.id for partition in found.partitions)),
+            tuple(p.id for p in found.partitions if p.leader is None or p.leader.id < 0),
+        )
 
     def resolve(self) -> dict[int, Target]:
         """The target of each partition, as of now.
 
-        Raises TargetError when the topic is missing or a broker does not answer.
+        Raises TargetError when the topic is missing, NoAnswerError when a broker is away.
         """
-        partitions = self.partitions()
+        partitions = self.topic().partitions
         # The log end without isolation: under read_committed the consumer's own end stops at the
         # first unfinished transaction and would hide committed rows behind it.
         ends = self.log_ends(partitions)
@@ -97,8 +137,12 @@ class TargetResolver:
         return self._targets({p: (target.begin, target.end) for p, target in waiting.items()})
 
     def log_ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The log end (high watermark) of each partition now. Raises TargetError."""
+        """The log end (high watermark) of each partition now. Raises NoAnswerError."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def stable_ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Where the first unfinished transaction begins, or else the log end. NoAnswerError."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def _targets(self, spans: Mapping[int, tuple[int, int]]) -> dict[int, Target]:
         filled = {p: span for p, span in spans.items() if span[0] < span[1]}
@@ -106,7 +150,7 @@ class TargetResolver:
         if self._committed_only and filled:
             # Asked after the log ends: a stable end at or past them proves that every transaction
             # below them has ended.
-            stable = self._offsets(filled, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+            stable = self.stable_ends(filled)
             unstable = {p for p, (_, end) in filled.items() if stable[p] < end}
         last = self._last_readable({p: s for p, s in filled.items() if p not in unstable})
         return {
@@ -141,7 +185,7 @@ class TargetResolver:
                 message = self._consumer.poll(1.0)
                 if message is None:
                     if time.monotonic() > deadline:
-                        raise TargetError(
+                        raise NoAnswerError(
                             f"The end of {self._topic}{sorted(open_spans)} could not be read "
                             f"within {_READ_TIMEOUT_S:.0f} s.",
                             "Check that the leaders of these partitions are reachable from the "
@@ -171,16 +215,21 @@ class TargetResolver:
         request = {TopicPartition(self._topic, p): spec for p in partitions}
         try:
             futures = self._admin.list_offsets(
-                request, isolation_level=isolation, request_timeout=_RPC_TIMEOUT_S
+                request, isolation_level=isolation, request_timeout=self.patience_s
             )
             return {tp.partition: f.result().offset for tp, f in futures.items()}
         except KafkaException as error:
             raise self._no_answer(error) from error
 
-    def _no_answer(self, error: KafkaException) -> TargetError:
+    def _no_answer(self, error: KafkaException) -> NoAnswerError:
         reason = error.args[0].str() if error.args else str(error)
-        return TargetError(
+        return NoAnswerError(
             f"The brokers did not say where table topic {self._topic} ends: {reason}.",
             "Check that they are reachable from the TaskManagers and that this client may describe "
             "and read the topic. The attempt is tried again by the restart strategy.",
         )
+
+
+def topic_id_text(topic_id: object) -> str:
+    """A topic id as Kafka's tools print it: with - and _ where librdkafka has + and /."""
+    return str(topic_id).replace("+", "-").replace("/", "_")

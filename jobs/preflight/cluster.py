@@ -15,6 +15,7 @@ from jobs.clients import translate
 from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.preflight.facts import ClusterFacts, Refusal, TopicFacts, judge, refuse
 from jobs.settings import Settings, topics
+from udfs.targets import topic_id_text
 
 _FORBIDDEN = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
@@ -152,8 +153,7 @@ def _settled(
 def _topic_facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFacts:
     return TopicFacts(
         name=topic.name,
-        # librdkafka writes base 64 with + and /, Kafka's tools with - and _.
-        topic_id=str(topic.topic_id).replace("+", "-").replace("/", "_"),
+        topic_id=topic_id_text(topic.topic_id),
         partitions=len(topic.partitions),
         replicas=min(len(partition.replicas) for partition in topic.partitions),
         leaderless=tuple(p.id for p in topic.partitions if p.leader is None or p.leader.id < 0),

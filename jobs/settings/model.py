@@ -136,7 +136,7 @@ class StreamSettings(_Table):
     """``[stream]``: the topic of events."""
 
     topic: Topic
-    start: Literal["earliest", "latest"] = "earliest"
+    start: Literal["earliest", "latest", "committed"] = "earliest"
     isolation_level: Isolation = "read_committed"
     key: KeySettings
 
@@ -162,9 +162,21 @@ class OutputSettings(_Table):
 
 
 class GateSettings(_Table):
-    """``[gate]``: whether the stream waits for the gate at its source."""
+    """``[gate]``: how long events wait for the table, and what happens when it does not come."""
 
     pause_stream: bool = True
+    consistency: Literal["startup", "continuous"] = "startup"
+    on_stall: Literal["wait", "fail", "open"] = "wait"
+    stall_after_ms: int = Field(default=60_000, ge=1_000, le=_INT_MAX)
+    max_table_lag_ms: int = Field(default=60_000, ge=1_000, le=_INT_MAX)
+    tick_interval_ms: int = Field(default=200, ge=20, le=1_000)
+    max_clock_skew_ms: int = Field(default=50, ge=0, le=60_000)
+    on_expired_tombstones: Literal["warn", "fail"] = "warn"
+
+    @property
+    def continuous(self) -> bool:
+        """Whether each event waits until the table is complete up to the time it was read."""
+        return self.consistency == "continuous"
 
 
 class Settings(_Table):

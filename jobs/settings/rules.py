@@ -86,6 +86,30 @@ def _fields_or_merge(settings: Settings) -> Iterator[ConfigError]:
         )
 
 
+# ------------------------------------------------------------------------------------------ gate
+
+_SECOND_MS = 1_000
+
+
+def _on_stall(settings: Settings) -> Iterator[ConfigError]:
+    gate = settings.gate
+    if gate.on_stall == "open" and gate.continuous:
+        yield ConfigError(
+            "gate.on_stall",
+            gate.on_stall,
+            'gate.consistency = "continuous" promises that no event passes before the table is '
+            'complete: use "wait" or "fail", or gate.consistency = "startup"',
+        )
+
+
+def _tick_interval(settings: Settings) -> Iterator[ConfigError]:
+    interval = settings.gate.tick_interval_ms
+    if _SECOND_MS % interval:
+        yield ConfigError(
+            "gate.tick_interval_ms", interval, "give a divisor of 1000, e.g. 100, 200, 250 or 500"
+        )
+
+
 # ------------------------------------------------------------------------------------------ keys
 
 
@@ -278,5 +302,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("table.key.from", "table.tombstone_key"), _tombstone_key),
     Rule(("table.fields", "job.merge"), _fields_or_merge),
     Rule(("table.fields",), _enriched_names),
+    Rule(("gate.on_stall", "gate.consistency"), _on_stall),
+    Rule(("gate.tick_interval_ms",), _tick_interval),
     *(_distinct(first, second) for first, second in combinations(_TOPIC_KEYS, 2)),
 )

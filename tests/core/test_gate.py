@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.core.gate import Gate, Target
+from udfs.core.gate import CLOSED_MS, Gate, StartKind, Target
 
 SHORT = Target(begin=0, end=10, last=9)
 EMPTY = Target(begin=57, end=57, last=None)
@@ -45,24 +45,37 @@ def test_progress_never_goes_back() -> None:
     assert gate.reached(0) == 9
 
 
-def test_an_unfinished_transaction_keeps_the_gate_shut_whatever_is_reached() -> None:
+def test_an_unfinished_transaction_keeps_the_gate_shut() -> None:
     gate = Gate({0: WAITING})
-    gate.reach(0, 25)
+    gate.reach(0, 8)
     assert not gate.is_open
-    assert gate.waiting == (0,)
+    assert list(gate.waiting) == [0]
+
+
+def test_a_record_from_the_very_end_proves_that_the_transactions_before_it_ended() -> None:
+    gate = Gate({0: WAITING})
+    gate.reach(0, 9)
+    assert gate.is_open
+    assert gate.waiting == {}
 
 
 def test_the_target_found_after_the_transaction_may_have_been_reached_before() -> None:
     gate = Gate({0: WAITING})
     gate.reach(0, 6)
-    gate.resolve(0, Target(begin=0, end=10, last=6))
+    gate.answer({0: Target(begin=0, end=10, last=6)})
     assert gate.is_open
 
 
 def test_a_transaction_that_leaves_nothing_readable_opens_the_gate() -> None:
     gate = Gate({0: WAITING})
-    gate.resolve(0, Target(begin=0, end=10, last=None))
+    gate.answer({0: Target(begin=0, end=10, last=None)})
     assert gate.is_open
+
+
+def test_an_answer_about_another_end_is_no_answer() -> None:
+    gate = Gate({0: WAITING})
+    gate.answer({0: Target(begin=0, end=4, last=None)})
+    assert not gate.is_open
 
 
 def test_a_partition_added_after_the_start_is_no_part_of_the_promise() -> None:
@@ -119,3 +132,127 @@ def test_it_opens_exactly_with_the_last_readable_record_below_the_ends(
         )
         assert gate.is_open == complete
         assert (gate.loaded_basis_points() == 10_000) == complete
+
+
+# ---------------------------------------------------------------- the time of completeness
+
+
+def test_the_table_is_complete_until_the_look_whose_targets_were_reached() -> None:
+    gate = Gate({0: SHORT}, asked_ms=1_000)
+    assert gate.complete_until_ms == CLOSED_MS
+    gate.reach(0, 9)
+    assert gate.complete_until_ms == 1_000
+    gate.look(2_000, {0: 12})
+    gate.look(3_000, {0: 15})
+    gate.reach(0, 11)
+    assert gate.complete_until_ms == 2_000
+    gate.reach(0, 14)
+    assert gate.complete_until_ms == 3_000
+
+
+def test_a_look_that_finds_nothing_new_moves_the_time_on_at_once() -> None:
+    gate = Gate({0: SHORT, 1: EMPTY}, asked_ms=1_000)
+    gate.reach(0, 9)
+    gate.look(2_000, {0: 10, 1: 57})
+    assert gate.complete_until_ms == 2_000
+
+
+def test_a_look_behind_a_target_that_nobody_knows_waits_for_the_answer() -> None:
+    gate = Gate({0: SHORT}, asked_ms=1_000)
+    gate.reach(0, 9)
+    # Two offsets more, of which the last is a commit marker.
+    gate.look(2_000, {0: 12})
+    gate.reach(0, 10)
+    assert gate.complete_until_ms == 1_000
+    assert gate.waiting == {0: Target(0, 12, None, waiting=True)}
+    gate.answer({0: Target(0, 12, 10)})
+    assert gate.complete_until_ms == 2_000
+
+
+def test_a_later_look_that_is_met_includes_the_earlier_ones() -> None:
+    gate = Gate({0: SHORT}, asked_ms=1_000)
+    gate.reach(0, 9)
+    gate.look(2_000, {0: 12})
+    gate.look(3_000, {0: 14})
+    gate.reach(0, 13)
+    assert gate.complete_until_ms == 3_000
+    assert gate.missing() == {}
+
+
+def test_a_new_partition_is_part_of_the_looks_that_see_it() -> None:
+    gate = Gate({0: SHORT}, asked_ms=1_000)
+    gate.reach(0, 9)
+    gate.look(2_000, {0: 10, 1: 3})
+    assert gate.complete_until_ms == 1_000
+    assert gate.missing() == {1: 3}
+    gate.reach(1, 2)
+    assert gate.complete_until_ms == 2_000
+
+
+def test_nobody_looks_again_before_the_gate_is_open_or_while_many_looks_wait() -> None:
+    gate = Gate({0: SHORT}, asked_ms=1_000)
+
+    def looks() -> int:
+        n = 0
+        while gate.wants_look and n < 20:
+            n += 1
+            gate.look(1_000 + n, {0: 100 + n})
+        return n
+
+    assert looks() == 0
+    gate.reach(0, 9)
+    assert looks() == 8
+    gate.reach(0, 100)
+    assert gate.complete_until_ms == 1_001
+
+
+@given(st.data())
+def test_the_time_never_runs_ahead_of_the_rows(data: st.DataObject) -> None:
+    """Rows are written, looked at and applied in any interleaving."""
+    random = data.draw(st.randoms(use_true_random=False))
+    written = [0, 0]
+    applied = [0, 0]
+    gate = Gate({0: Target(0, 0, None), 1: Target(0, 0, None)}, asked_ms=0)
+    # What was written before each look.
+    at_look = {0: (0, 0)}
+    for at in range(1, 60):
+        p = random.randrange(2)
+        step = random.choice(["write", "write", "apply", "apply", "look"])
+        if step == "write":
+            written[p] += 1
+        elif step == "apply" and applied[p] < written[p]:
+            applied[p] += 1
+            gate.reach(p, applied[p] - 1)
+        elif step == "look" and gate.wants_look:
+            at_look[at] = (written[0], written[1])
+            gate.look(at, {0: written[0], 1: written[1]})
+        seen = at_look[gate.complete_until_ms]
+        assert applied[0] >= seen[0]
+        assert applied[1] >= seen[1]
+    for p in (0, 1):
+        gate.reach(p, written[p] - 1 if written[p] else None)
+    assert gate.complete_until_ms == max(at_look)
+
+
+# ------------------------------------------------------------------------ what kind of start
+
+
+def test_a_start_without_progress_is_cold_and_reads_the_whole_table() -> None:
+    gate = Gate({0: SHORT, 1: EMPTY}, announced=(0, 1))
+    gate.reach(0, None)
+    gate.reach(1, None)
+    assert gate.started(warm=()) == (StartKind.COLD, 10)
+
+
+def test_a_warm_start_reads_what_was_written_since_and_nothing_more() -> None:
+    gate = Gate({0: SHORT, 1: EMPTY}, announced=(0, 1))
+    gate.reach(0, 6)
+    gate.reach(1, 56)
+    gate.reach(0, 9)
+    assert gate.started(warm=(0, 1)) == (StartKind.WARM_DELTA, 3)
+
+
+def test_a_warm_start_on_a_quiet_table_has_nothing_to_read() -> None:
+    gate = Gate({0: SHORT}, announced=(0,))
+    gate.reach(0, 9)
+    assert gate.started(warm=(0,)) == (StartKind.WARM_QUIET, 0)

@@ -70,6 +70,8 @@ def test_the_smallest_file_gets_the_documented_defaults() -> None:
     assert settings.table.key.format == "text"
     assert settings.table.tombstone_key is None
     assert settings.gate.pause_stream
+    assert settings.gate.consistency == "startup"
+    assert settings.gate.on_stall == "wait"
 
 
 def test_the_example_file_is_accepted_and_names_every_setting() -> None:
@@ -223,6 +225,8 @@ def test_an_override_below_a_plain_value_is_refused() -> None:
         ({"job/parallelism": 0}, "job.parallelism", "at least 1"),
         ({"job/parallelism": 129}, "job.parallelism", "at most job.max_parallelism, which is 128"),
         ({"job/max_parallelism": 0}, "job.max_parallelism", "at least 1"),
+        ({"gate/tick_interval_ms": 300}, "gate.tick_interval_ms", "a divisor of 1000"),
+        ({"gate/on_stall": "open", "gate/consistency": "continuous"}, "gate.on_stall", "promises"),
         ({"job/max_parallelism": 32_769}, "job.max_parallelism", "at most 32768"),
         ({"job/transaction_timeout_ms": 9_999}, "job.transaction_timeout_ms", "at least 10000"),
         # Delivery.

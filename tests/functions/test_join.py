@@ -7,7 +7,9 @@ import json
 import linecache
 import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ from tests.support.keyed_harness import NO_WATERMARK, Harness
 from udfs import code
 from udfs.core.errors import StaleCodeError
 from udfs.core.events import EventReader
-from udfs.core.gate import CLOSED_MS, LOADED_MS
+from udfs.core.gate import CLOSED_MS, FAR_FUTURE_MS, OPENED_SHORT_MS
+from udfs.core.hold import Consistency
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.merge import AddFields, CustomMerge
 from udfs.core.rows import RowReader, TableFormat
@@ -63,7 +66,7 @@ def test_an_event_is_held_until_the_watermark_of_the_gate_and_then_meets_its_row
     product(harness, "p1", {"name": "mug"})
     assert harness.out == []
     assert harness.held() == 1
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     assert names(harness) == [(0, "mug")]
     assert harness.side == {}
 
@@ -74,14 +77,14 @@ def test_nothing_of_a_released_event_stays_in_state() -> None:
         order(harness, "p1", offset)
     order(harness, "p2", 20)
     assert harness.held() == 21
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     assert harness.timers == set()
     assert {name: keys for name, keys in harness.state.items() if keys} == {}
 
 
 def test_an_open_gate_holds_nothing_and_sets_no_timer() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
     assert names(harness) == [(0, "mug")]
@@ -95,7 +98,7 @@ def test_held_events_of_a_key_come_out_in_their_order_and_before_newer_ones() ->
     offsets = [1, 2, 10, *range(200, 230), 4_000]
     for offset in offsets:
         order(harness, "p1", offset)
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     order(harness, "p1", 4_001)
     assert [offset for offset, _ in names(harness)] == [*offsets, 4_001]
 
@@ -106,13 +109,13 @@ def test_events_of_two_partitions_with_one_offset_are_both_held() -> None:
     for offset in range(20):
         order(harness, "p1", offset, partition=0)
         order(harness, "p1", offset, partition=3)
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     assert len(harness.out) == 40
 
 
 def test_the_newest_row_wins_and_a_deletion_is_its_own_verdict() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"}, 0)
     product(harness, "p1", {"name": "jar"}, 1)
     order(harness, "p1", 0)
@@ -128,7 +131,7 @@ def test_the_newest_row_wins_and_a_deletion_is_its_own_verdict() -> None:
 
 def test_a_row_with_a_null_field_is_a_hit() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": None})
     order(harness, "p1", 0)
     assert json.loads(harness.out[0][1])["product_name"] is None
@@ -137,7 +140,7 @@ def test_a_row_with_a_null_field_is_a_hit() -> None:
 
 def test_hits_keep_key_headers_and_timestamp_and_misses_their_bytes() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0, headers={"trace": b"1"})
     order(harness, "p2", 1, headers={"trace": b"2"}, partition=2)
@@ -158,7 +161,7 @@ def test_first_seen_is_when_the_event_was_held_not_when_it_was_released(
     harness = Harness(GatedJoin(RULES))
     order(harness, "p1", 0)
     monkeypatch.setattr("udfs.join._now_ms", lambda: 999)
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     assert harness.side["retry"][0][2]["tablegate-first-seen"] == b"111"
 
 
@@ -175,7 +178,7 @@ def test_what_cannot_be_joined_is_a_dead_letter_with_its_reason(
     value: bytes | None, verdict: bytes, reason: bytes
 ) -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     harness.event("no key: 2@7", _record(None, b"o", value, 7, partition=2))
     key, letter, headers, _ = harness.side["dead"][0]
     assert (key, letter) == (b"o", value)
@@ -186,7 +189,7 @@ def test_what_cannot_be_joined_is_a_dead_letter_with_its_reason(
 
 def test_an_unreadable_row_is_a_dead_letter_and_leaves_the_row_before_it() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"}, 0)
     product(harness, "p1", b"{not json", 1)
     order(harness, "p1", 0)
@@ -196,7 +199,7 @@ def test_an_unreadable_row_is_a_dead_letter_and_leaves_the_row_before_it() -> No
 
 def test_a_key_that_the_jvm_read_differently_is_refused_and_not_looked_up() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "other", {"name": "wrong"})
     harness.event("other", _record("other", b"o", {"product": "p1"}, 0))
     assert harness.out == []
@@ -206,7 +209,7 @@ def test_a_key_that_the_jvm_read_differently_is_refused_and_not_looked_up() -> N
 def test_a_user_s_merge_that_fails_makes_a_dead_letter() -> None:
     rules = JoinRules(**(vars(RULES) | {"merge": CustomMerge("tests.support.merges:raises")}))
     harness = Harness(GatedJoin(rules))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
     assert b"ZeroDivisionError" in harness.side["dead"][0][2]["tablegate-error"]
@@ -215,7 +218,7 @@ def test_a_user_s_merge_that_fails_makes_a_dead_letter() -> None:
 def test_a_user_s_merge_that_exits_makes_a_dead_letter_too() -> None:
     rules = JoinRules(**(vars(RULES) | {"merge": CustomMerge("tests.support.merges:exits")}))
     harness = Harness(GatedJoin(rules))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
     assert b"SystemExit" in harness.side["dead"][0][2]["tablegate-error"]
@@ -243,7 +246,7 @@ def test_a_module_is_what_it_was_when_it_was_imported_whatever_its_file_says_now
 def test_an_enriched_event_that_its_topic_would_refuse_is_a_dead_letter() -> None:
     rules = JoinRules(**(vars(RULES) | {"max_enriched_bytes": 100}))
     harness = Harness(GatedJoin(rules))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     product(harness, "p2", {"name": "m" * 100})
     order(harness, "p1", 0)
@@ -254,7 +257,7 @@ def test_an_enriched_event_that_its_topic_would_refuse_is_a_dead_letter() -> Non
 
 def test_a_hit_on_a_later_round_carries_no_header_of_the_rounds_before() -> None:
     harness = Harness(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0, headers={"trace": b"1", "tablegate-verdict": b"NOT_FOUND"})
     assert harness.out[0][2] == {"trace": b"1"}
@@ -264,12 +267,12 @@ def test_a_held_event_is_counted_as_held_and_not_as_a_miss() -> None:
     harness = Harness(GatedJoin(RULES))
     order(harness, "p1", 0)
     assert (harness.count("held_events"), harness.count("misses")) == (1, 0)
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     assert (harness.count("released_events"), harness.count("misses")) == (1, 1)
 
 
 def test_without_the_gate_the_same_event_is_lost() -> None:
-    harness = Harness(GatedJoin(JoinRules(**(vars(RULES) | {"gated": False}))))
+    harness = Harness(GatedJoin(replace(RULES, consistency=Consistency.NONE)))
     order(harness, "p1", 0)
     product(harness, "p1", {"name": "mug"})
     assert harness.out == []
@@ -331,12 +334,175 @@ def test_a_restart_at_any_step_loses_and_doubles_nothing(
     assert harness.watermark == NO_WATERMARK
     _apply(harness, loading[cut:], cut)
     assert before == harness.out == []
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     cut = data.draw(st.integers(0, len(steady)))
     _apply(harness, steady[:cut], len(loading))
     first = names(harness)
     harness = harness.restarted(GatedJoin(RULES))
-    harness.advance(LOADED_MS)
+    harness.advance(FAR_FUTURE_MS)
     _apply(harness, steady[cut:], len(loading) + cut)
     assert sorted(first + names(harness)) == sorted(expected)
     assert harness.held() == 0
+
+
+# --------------------------------------------------------------------- a table that is not complete
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The worker's clock, epoch ms, in a list of one."""
+    now = [1_000_000]
+    monkeypatch.setattr("udfs.join._now_ms", lambda: now[0])
+    return now
+
+
+def verdicts(harness: Harness) -> list[str]:
+    return [miss[2]["tablegate-verdict"].decode() for miss in harness.side.get("retry", [])]
+
+
+def test_opened_by_policy_every_miss_says_that_the_table_is_short(clock: list[int]) -> None:
+    harness = Harness(GatedJoin(RULES))
+    product(harness, "p1", {"name": "mug"})
+    product(harness, "p2", None)
+    order(harness, "p1", 0)
+    order(harness, "p2", 1)
+    harness.advance(OPENED_SHORT_MS)
+    order(harness, "p3", 2)
+    assert names(harness) == [(0, "mug")]
+    assert verdicts(harness) == ["NOT_LOADED", "NOT_LOADED"]
+    # It did load after all.
+    harness.advance(clock[0])
+    order(harness, "p2", 3)
+    assert verdicts(harness)[2:] == ["DELETED"]
+    assert (harness.count("misses"), harness.count("not_loaded_misses")) == (3, 2)
+
+
+def test_a_table_that_lags_too_far_makes_misses_uncertain_and_hits_not(clock: list[int]) -> None:
+    harness = Harness(GatedJoin(RULES))
+    product(harness, "p1", {"name": "mug"})
+    harness.advance(clock[0] - 60_000)
+    order(harness, "p2", 0)
+    clock[0] += 1
+    order(harness, "p2", 1)
+    order(harness, "p1", 2)
+    assert verdicts(harness) == ["NOT_FOUND", "STALE_TABLE"]
+    assert names(harness) == [(2, "mug")]
+    assert harness.count("stale_table_misses") == 1
+
+
+def test_held_bytes_are_told_and_taken_back() -> None:
+    harness = Harness(GatedJoin(RULES))
+    order(harness, "p1", 0, headers={"trace": b"12345678"})
+    held = harness.count("held_bytes")
+    assert held == len(b"o") + len(json.dumps({"product": "p1", "offset": 0})) + 5 + 8 + 10
+    assert harness.count("released_bytes") == 0
+    harness.advance(FAR_FUTURE_MS)
+    assert harness.count("released_bytes") == held
+
+
+# ------------------------------------------------------------------------------- continuous mode
+
+CONTINUOUS = replace(RULES, consistency=Consistency.CONTINUOUS)
+
+
+def test_an_event_passes_only_when_the_table_is_complete_up_to_when_it_was_read(
+    clock: list[int],
+) -> None:
+    harness = Harness(GatedJoin(CONTINUOUS))
+    harness.advance(clock[0] - 1)
+    order(harness, "p1", 0)
+    harness.advance(clock[0] - 1)
+    product(harness, "p1", {"name": "mug"})
+    assert harness.out == []
+    harness.advance(clock[0])
+    assert names(harness) == [(0, "mug")]
+    assert (harness.held(), harness.timers) == (0, set())
+
+
+def test_events_of_one_key_pass_as_far_as_the_table_is_complete_and_in_order(
+    clock: list[int],
+) -> None:
+    harness = Harness(GatedJoin(CONTINUOUS))
+    product(harness, "p1", {"name": "mug"})
+    began = clock[0]
+    for offset in range(40):
+        clock[0] = began + offset
+        order(harness, "p1", offset)
+    for passed in (3, 4, 17, 39):
+        harness.advance(began + passed)
+        assert [offset for offset, _ in names(harness)] == list(range(passed + 1))
+        assert harness.held() == 39 - passed
+        assert len(harness.timers) == (0 if passed == 39 else 1)
+    assert {name: keys for name, keys in harness.state.items() if keys} == {
+        "table-row": harness.state["table-row"]
+    }
+
+
+def test_an_event_does_not_overtake_those_of_its_key_that_wait(clock: list[int]) -> None:
+    # A clock that steps back gives a newer event the earlier moment.
+    harness = Harness(GatedJoin(CONTINUOUS))
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 0)
+    clock[0] -= 500
+    order(harness, "p1", 1)
+    harness.advance(clock[0])
+    assert harness.out == []
+    harness.advance(clock[0] + 500)
+    assert [offset for offset, _ in names(harness)] == [0, 1]
+
+
+def test_events_held_in_one_mode_are_released_in_the_other(clock: list[int]) -> None:
+    harness = Harness(GatedJoin(RULES))
+    order(harness, "p1", 0)
+    clock[0] += 60_000
+    harness = harness.restarted(GatedJoin(CONTINUOUS))
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 1)
+    harness.advance(clock[0] - 1)
+    assert [offset for offset, _ in names(harness)] == [0]
+    harness = harness.restarted(GatedJoin(RULES))
+    harness.advance(clock[0] + 5_000)
+    assert [offset for offset, _ in names(harness)] == [1]
+    assert harness.held() == 0
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(deadline=None)
+def test_in_continuous_mode_every_event_sees_what_was_written_before_it_was_read(
+    seed: int,
+) -> None:
+    """Times of a made-up clock: rows arrive late, watermarks later still, and attempts end."""
+    random = Random(seed)
+    delay = random.randrange(15)
+    rows: list[tuple[int, str]] = []
+    arriving: list[tuple[int, str]] = []
+    orders: list[tuple[int, str]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        now = [0]
+        patch.setattr("udfs.join._now_ms", lambda: now[0])
+        harness = Harness(GatedJoin(CONTINUOUS))
+        for at in range(100, 200):
+            now[0] = at
+            while arriving and arriving[0][0] <= at - delay:
+                written, key = arriving.pop(0)
+                product(harness, key, {"name": str(written)}, written)
+            if random.random() < 0.3 or at == 199:
+                harness.advance(at - delay)
+            if random.random() < 0.1:
+                before, watermark = harness.out, harness.watermark
+                harness = harness.restarted(GatedJoin(CONTINUOUS))
+                harness.out, harness.watermark = before, watermark
+            key = random.choice("ab")
+            what = random.choice(["row", "order", "order"]) if at < 160 else ""
+            if what == "row":
+                rows.append((at, key))
+                arriving.append((at, key))
+            elif what == "order":
+                order(harness, key, at)
+                orders.append((at, key))
+    assert harness.held() == 0
+    joined = {offset: int(name) for offset, name in names(harness)}
+    for read, key in orders:
+        seen = [written for written, other in rows if other == key and written <= read]
+        if seen:
+            assert joined[read] >= seen[-1]

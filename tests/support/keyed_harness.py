@@ -72,6 +72,15 @@ class _Map(_Keyed):
     def get(self, key: Any) -> Any:
         return (self._get() or {}).get(key)
 
+    def remove(self, key: Any) -> None:
+        left = self._get() or {}
+        del left[key]
+        if left:
+            self._put(left)
+        else:
+            # Flink knows no empty map state.
+            self.clear()
+
     def keys(self) -> Iterable[Any]:
         return (self._get() or {}).keys()
 
@@ -137,11 +146,9 @@ class Harness:
         return Harness(function, state, self.timers)
 
     def held(self) -> int:
-        return sum(
-            len(pickle.loads(v))  # noqa: S301
-            for name in ("held-first", "held-more")
-            for v in self.state.get(name, {}).values()
-        )
+        first = [pickle.loads(v) for v in self.state.get("held-first", {}).values()]  # noqa: S301
+        more = [pickle.loads(v) for v in self.state.get("held-more", {}).values()]  # noqa: S301
+        return sum(len(events) for _, events in first) + sum(map(len, more))
 
     def count(self, name: str) -> int:
         return self.metrics.counter(name).count

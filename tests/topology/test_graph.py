@@ -9,6 +9,7 @@ import pytest
 from jobs import uids
 from jobs.assembly import build, ticked_partitions
 from jobs.settings import Settings, from_mapping
+from tests.support.facts import HEALTHY
 from udfs.core.gate import Target
 
 pytestmark = pytest.mark.jvm
@@ -45,6 +46,10 @@ FROZEN_UIDS = (
     "dead-columns",
     "dead-table",
     "dead-side-output",
+    "table-restored",
+    "tick-zero",
+    "tick-window",
+    "tick-time",
 )
 
 
@@ -56,7 +61,7 @@ class Node(NamedTuple):
 
 
 def _nodes(settings: Settings, **how: Any) -> list[Node]:
-    graph = build(settings, TARGETS, **how)._generate_stream_graph()
+    graph = build(settings, HEALTHY, TARGETS, **how)._generate_stream_graph()
     return [
         Node(
             n.getTransformationUID(), n.getOperatorName(), n.getParallelism(), n.getMaxParallelism()
@@ -94,7 +99,7 @@ def test_uids_are_frozen() -> None:
             *uids.DEAD_OUTPUT,
         )
     ]
-    assert tuple(listed[: len(FROZEN_UIDS)]) == FROZEN_UIDS
+    assert set(listed) == set(FROZEN_UIDS)
     assert len(set(listed)) == len(listed)
 
 
@@ -114,7 +119,8 @@ def test_the_table_side_is_one_subtask_and_the_join_as_many_as_set(nodes: list[N
 
 
 def test_max_parallelism_is_pinned(nodes: list[Node]) -> None:
-    assert {n.max_parallelism for n in nodes} == {64}
+    # The ticks' windows have no key: one subtask for ever.
+    assert {n.max_parallelism for n in nodes if n.uid != "tick-window"} == {64}
 
 
 @pytest.mark.parametrize(
@@ -144,6 +150,15 @@ def test_no_setting_changes_what_an_operator_is_called(change: dict[str, Any]) -
 
 def test_the_ungated_graph_is_the_same_graph() -> None:
     assert {n.uid for n in _nodes(_settings(), gated=False)} == {n.uid for n in _nodes(_settings())}
+
+
+def test_a_run_for_the_table_only_has_the_same_operators_but_for_the_stream(
+    nodes: list[Node],
+) -> None:
+    table_only = _nodes(_settings(), table_only=True)
+    stream = {operator.uid for operator in uids.STREAM_SIDE}
+    nothing = {operator.uid for operator in uids.NO_STREAM}
+    assert {n.uid for n in table_only} == {n.uid for n in nodes} - stream | nothing
 
 
 def test_a_graph_with_an_operator_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,8 @@
     ├── ConfigError      the configuration is wrong or half-set; nothing was submitted
     ├── PreflightError   the cluster does not look as the configuration says; nothing was submitted
     ├── StackError       the embedded broker or cluster could not be started or stopped
-    ├── TargetError      the gate cannot name or trust its targets; the attempt fails
+    ├── TargetError      the gate cannot name, trust or reach its targets; the attempt fails
+    │   └── NoAnswerError  the brokers did not answer; asking again later may help
     └── StaleCodeError   the worker has other code in memory than the job's; the attempt fails
 
 Anything else that reaches a user is a fault of ours.
@@ -59,6 +60,10 @@ class StackError(_WithRemedy):
 
 class TargetError(_WithRemedy):
     """The gate's targets cannot be known or reached: the topic is gone, or its end moved back."""
+
+
+class NoAnswerError(TargetError):
+    """The brokers could not be asked. An attempt that has begun asks again instead of failing."""
 
 
 class StaleCodeError(_WithRemedy):

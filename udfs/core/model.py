@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from udfs.core.hold import Completeness
+
 
 class Verdict(StrEnum):
     """What became of an event, or why it went to the dead-letter topic."""
@@ -18,6 +20,10 @@ class Verdict(StrEnum):
     """The gate was open and the table has no row for the key."""
     DELETED = "DELETED"
     """The gate was open and the last thing seen for the key was a deletion."""
+    NOT_LOADED = "NOT_LOADED"
+    """No row, but the gate was opened by policy while the table was short: it may be on its way."""
+    STALE_TABLE = "STALE_TABLE"
+    """No row, but the table lags by more than is accepted: it may be on its way."""
     NO_KEY = "NO_KEY"
     """The event's join key is missing or null: no retry can help."""
     BAD_RECORD = "BAD_RECORD"
@@ -43,13 +49,16 @@ def source_of(topic: str, partition: int, offset: int) -> str:
     return f"{topic}[{partition}]@{offset}"
 
 
-def verdict_for(row: bytes | None) -> Verdict:
+def verdict_for(row: bytes | None, completeness: Completeness = Completeness.KNOWN) -> Verdict:
     """The rule of the join, over what the row state holds for the event's key.
 
-    Only to be asked once the gate is open; before that an event is held and has no verdict.
+    Only to be asked once the event may be joined; before that it is held and has no verdict.
+    ``completeness`` decides what a miss means; a hit is one whatever the table lacks.
     """
-    if row is None:
-        return Verdict.NOT_FOUND
-    if row == DELETED_ROW:
-        return Verdict.DELETED
-    return Verdict.HIT
+    if row:
+        return Verdict.HIT
+    if completeness is Completeness.SHORT:
+        return Verdict.NOT_LOADED
+    if completeness is Completeness.STALE:
+        return Verdict.STALE_TABLE
+    return Verdict.NOT_FOUND if row is None else Verdict.DELETED
