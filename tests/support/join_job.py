@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,18 @@ class JoinJob:
         folder: Path,
         *,
         partitions: int = 2,
+        table_partitions: int | None = None,
+        table_config: Mapping[str, str] | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         brokers: str | None = None,
     ) -> None:
         self.kafka, self.flink = kafka, flink
         self.orders = kafka.create_topic("orders", partitions)
-        self.products = kafka.create_topic("products", partitions, {"cleanup.policy": "compact"})
+        self.products = kafka.create_topic(
+            "products",
+            table_partitions or partitions,
+            table_config or {"cleanup.policy": "compact"},
+        )
         self.outputs = {n: kafka.create_topic(n, partitions) for n in ("enriched", "retry", "dead")}
         tables: dict[str, Any] = {
             "job": {"name": self.orders},
@@ -95,6 +102,26 @@ class JoinJob:
     def completed_checkpoints(self) -> int:
         return int(self._get(f"/jobs/{self.job_id}/checkpoints")["counts"]["completed"])
 
+    def outcomes(self, *, once: bool = True) -> dict[str, Any]:
+        """What became of each event, by its key: the product's name, or the verdict of a miss.
+
+        With ``once`` an event that came out more than once fails the test. Dead table rows are left
+        out: their source says that they are no events.
+        """
+        records = [r for output in self.outputs for r in self.read(output)]
+        events = [r for r in records if not self._is_row(r)]
+        found = {
+            (r.key or b"").decode(): r.header("tablegate-verdict") or _product_name(r)
+            for r in events
+        }
+        keys = Counter(r.key for r in events)
+        assert not once or len(found) == len(events), f"came out twice: {keys.most_common(5)}"
+        return found
+
+    def dead_rows(self) -> set[str]:
+        """The sources (``topic[partition]@offset``) of the table's rows among the dead letters."""
+        return {str(r.header("tablegate-source")) for r in self.read("dead") if self._is_row(r)}
+
     def read(self, output: str) -> list[Record]:
         return self.kafka.consume_all(self.outputs[output])
 
@@ -118,6 +145,9 @@ class JoinJob:
     def wait_open(self) -> None:
         self.wait_until(self.gate_is_open, "open gate")
 
+    def _is_row(self, record: Record) -> bool:
+        return (record.header("tablegate-source") or "").startswith(f"{self.products}[")
+
     def _get(self, path: str) -> Any:
         answer = requests.get(self.flink.rest_url + path, timeout=10)
         answer.raise_for_status()
@@ -126,12 +156,21 @@ class JoinJob:
 
 def names(records: Sequence[Record]) -> dict[bytes | None, Any]:
     """Enriched records as event key to product name."""
-    return {r.key: json.loads(r.value or b"{}").get("product_name") for r in records}
+    return {r.key: _product_name(r) for r in records}
+
+
+def _product_name(enriched: Record) -> Any:
+    return json.loads(enriched.value or b"{}").get("product_name")
 
 
 def order(number: int, product: str) -> tuple[bytes, bytes]:
     """An order record (key, value)."""
     return f"o{number}".encode(), msgspec.json.encode({"product": product, "n": number})
+
+
+def order_of(name: str, product: str) -> tuple[bytes, bytes]:
+    """An order record (key, value) under a name that tells what the test asks with it."""
+    return name.encode(), msgspec.json.encode({"product": product})
 
 
 def product(key: str, name: str) -> tuple[bytes, bytes]:

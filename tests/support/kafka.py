@@ -8,6 +8,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 import tomllib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from testcontainers.community.kafka import KafkaContainer
 
 from ops.paths import POM, PYPROJECT
@@ -102,6 +103,20 @@ class Kafka:
         new = NewTopic(topic, partitions, 1, config=dict(config or {}))
         self.admin.create_topics([new], operation_timeout=_DEADLINE_S)[topic].result(_DEADLINE_S)
 
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give the topic more partitions, ``total`` with those it has."""
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(_DEADLINE_S)
+        deadline = time.monotonic() + _DEADLINE_S
+        while len(self.admin.list_topics(topic, _DEADLINE_S).topics[topic].partitions) < total:
+            assert time.monotonic() < deadline, f"{topic} has no {total} partitions"
+            time.sleep(0.05)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete the records of each partition below the offset given for it."""
+        wanted = [TopicPartition(topic, p, offset) for p, offset in before.items()]
+        for future in self.admin.delete_records(wanted).values():
+            future.result(_DEADLINE_S)
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and return when it is gone."""
         deleted = self.admin.delete_topics([topic], operation_timeout=_DEADLINE_S)
@@ -138,12 +153,18 @@ class Kafka:
         assert left == 0, f"{left} records were not taken by the broker in {_DEADLINE_S} s"
 
     @contextmanager
-    def transaction(self, transactional_id: str | None = None) -> Iterator[Producer]:
-        """A producer with a begun transaction; the caller commits, aborts, or leaves it open."""
+    def transaction(
+        self, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> Iterator[Producer]:
+        """A producer with a begun transaction; the caller commits, aborts, or leaves it open.
+
+        The broker aborts one that is left open for ``timeout_ms``.
+        """
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "transactional.id": transactional_id or unique("transaction"),
+                "transaction.timeout.ms": timeout_ms,
             }
         )
         producer.init_transactions(_DEADLINE_S)
@@ -186,13 +207,17 @@ class Kafka:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """The log end of each partition, transaction markers counted."""
+        return {partition: end for partition, (_, end) in self.bounds(topic).items()}
+
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """First offset and log end of each partition, transaction markers counted."""
         consumer = self._consumer("read_uncommitted")
         try:
             partitions = _partitions(consumer, topic)
             return {
                 number: consumer.get_watermark_offsets(
                     TopicPartition(topic, number), timeout=_DEADLINE_S
-                )[1]
+                )
                 for number in partitions
             }
         finally:
@@ -254,6 +279,13 @@ def _record(message: Any) -> Record:
 
 # ------------------------------------------------------------------------------ which Kafka
 
+# Retention and compaction set to work when there is something to do, not in minutes.
+_EAGER_CLEANING = {
+    "log.cleaner.backoff.ms": "200",
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "500",
+}
+
 
 def kafka_version() -> str:
     """The broker's version, from pom.xml."""
@@ -294,6 +326,8 @@ class ApacheKafkaContainer(KafkaContainer):
         self.with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
         self.with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
         self.with_env("KAFKA_LOG_RETENTION_MS", "-1")
+        for name, value in _EAGER_CLEANING.items():
+            self.with_env(f"KAFKA_{name.upper().replace('.', '_')}", value)
 
     def tc_start(self) -> None:
         """Say under which mapped port clients find the broker, then start it as the image does."""
@@ -317,7 +351,7 @@ def running_kafka(folder: Path) -> Iterator[Kafka]:
         with ApacheKafkaContainer() as container:
             yield Kafka(container.get_bootstrap_server())
     elif choice == "embedded":
-        with Broker(folder) as broker:
+        with Broker(folder, properties=_EAGER_CLEANING) as broker:
             yield Kafka(broker.bootstrap_servers, broker)
     else:
         raise ValueError(f"TABLEGATE_TEST_KAFKA={choice!r}: expected 'container' or 'embedded'")

@@ -1,0 +1,33 @@
+"""Fixtures of the tests on a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from ops.stack.flink import FlinkCluster
+from tests.support.join_job import JoinJob
+from tests.support.kafka import Kafka
+
+
+class NewJob(Protocol):
+    """Makes a JoinJob, with JoinJob's own keyword arguments."""
+
+    def __call__(self, **options: Any) -> JoinJob: ...
+
+
+@pytest.fixture
+def new_job(kafka: Kafka, flink: FlinkCluster, tmp_path: Path) -> Iterator[NewJob]:
+    """Makes jobs on the session's Kafka and Flink, and cancels them after the test."""
+    made: list[JoinJob] = []
+
+    def make(**options: Any) -> JoinJob:
+        made.append(JoinJob(kafka, flink, tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.cancel()
