@@ -17,6 +17,7 @@ FLINK_CONF = ROOT / "flink-conf"
 
 CONNECTOR_JARS = BUILD / "jars" / "connector"
 BROKER_JARS = BUILD / "jars" / "broker"
+OPERATOR_JARS = BUILD / "jars" / "operator"
 FLINK_HOME = BUILD / "flink-home"
 UDFS_ZIP = BUILD / "tablegate-udfs.zip"
 STAMPS = BUILD / "stamps"

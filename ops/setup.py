@@ -23,6 +23,7 @@ from ops.paths import (
     FLINK_CONF,
     FLINK_HOME,
     LOCK,
+    OPERATOR_JARS,
     POM,
     PYPROJECT,
     ROOT,
@@ -31,6 +32,8 @@ from ops.paths import (
     VENV,
     VENV_PYTHON,
 )
+
+_JARS = (CONNECTOR_JARS, BROKER_JARS, OPERATOR_JARS)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def _install_project() -> None:
 
 
 def _copy_jars() -> None:
-    for folder in (CONNECTOR_JARS, BROKER_JARS):
+    for folder in _JARS:
         # A jar of an older version beside the new one would win by chance.
         for jar in folder.glob("*.jar"):
             jar.unlink()
@@ -96,7 +99,7 @@ def steps() -> list[Step]:
     return [
         Step("venv", (LOCK,), (VENV_PYTHON,), _make_venv),
         Step("project", (PYPROJECT,), (VENV / "bin" / "tablegate",), _install_project, ("venv",)),
-        Step("jars", (POM,), (CONNECTOR_JARS, BROKER_JARS), _copy_jars),
+        Step("jars", (POM,), _JARS, _copy_jars),
         Step(
             "flink-home",
             (*local, ROOT / "ops" / "stack" / "assemble.py", ROOT / "ops" / "paths.py"),
