@@ -12,26 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.settings import Settings, from_mapping
+from bench import ground
 from ops import flink_run
 from ops.demo import topics
-from ops.demo.data import Draft
 from ops.stack.broker import Broker
 from ops.stack.flink import FlinkCluster
-
-_PARTITIONS = 4
-_DEADLINE_S = 1800.0
-_POLL_S = 0.1
-# Any time will do: the join does not look at it.
-_WRITTEN_MS = 1_700_000_000_000
-_OPENED = re.compile(r"^(\S+ \S+) .*gate of \S+: open after (\d+) ms", re.MULTILINE)
 
 
 def main() -> None:
@@ -60,24 +50,19 @@ def _measure(
     broker: Broker, cluster: FlinkCluster, place: Path, options: argparse.Namespace
 ) -> Iterator[tuple[str, float, str]]:
     brokers = broker.bootstrap_servers
-    settings = _settings(brokers, options.parallelism)
-    output = settings.output
-    topics.create(brokers, {"rows": topics.COMPACTED, "events": topics.KEEP}, _PARTITIONS)
-    topics.create(
-        brokers,
-        dict.fromkeys((output.enriched, output.retry, output.dead), topics.KEEP),
-        _PARTITIONS,
-    )
-    topics.produce(brokers, "rows", _rows(options.rows, options.row_bytes))
-    topics.produce(brokers, "events", _events(options.events, options.rows))
+    settings = ground.settings(brokers, "bench-load", options.parallelism)
+    enriched, stream = settings.output.enriched, settings.stream.topic
+    ground.create_topics(brokers, settings)
+    topics.produce(brokers, settings.table.topic, ground.rows(options.rows, options.row_bytes))
+    topics.produce(brokers, stream, ground.events(options.events, options.rows))
     config = place / "bench.toml"
     config.write_text(settings.describe())
     flink_settings = {"state.backend.type": options.state}
 
     submitted = time.time()
     job = flink_run.submit(cluster, config=config, flink_settings=flink_settings)
-    opened_at, load_s = _wait_opened(cluster, 1)
-    _wait(lambda: _written(brokers, output.enriched) >= options.events, "all events joined")
+    opened_at, load_s = ground.wait_opened(cluster, 1)
+    ground.wait(lambda: ground.written(brokers, enriched) >= options.events, "all events joined")
     drained_s = time.time() - opened_at
     yield "submit to gate open", opened_at - submitted, "s"
     yield "targets known to gate open", load_s, "s"
@@ -86,64 +71,19 @@ def _measure(
 
     savepoint = flink_run.stop_with_savepoint(cluster, job)
     # A backlog for the second start, whose gate opens at once: these events are not held.
-    topics.produce(brokers, "events", _events(options.events, options.rows))
+    topics.produce(brokers, stream, ground.events(options.events, options.rows))
     resumed = time.time()
     job = flink_run.submit(
         cluster, config=config, from_savepoint=savepoint, flink_settings=flink_settings
     )
-    opened_at, warm_s = _wait_opened(cluster, 2)
+    opened_at, warm_s = ground.wait_opened(cluster, 2)
     yield "quiet table, submit to gate open", opened_at - resumed, "s"
     yield "quiet table, targets known to gate open", warm_s, "s"
-    _wait(lambda: _written(brokers, output.enriched) >= 2 * options.events, "the backlog joined")
+    ground.wait(
+        lambda: ground.written(brokers, enriched) >= 2 * options.events, "the backlog joined"
+    )
     yield "stream joined, gate open", options.events / (time.time() - opened_at), "events/s"
     flink_run.cancel(cluster, job)
-
-
-def _settings(brokers: str, parallelism: int) -> Settings:
-    return from_mapping(
-        {
-            "job": {"name": "bench-load", "parallelism": parallelism},
-            "kafka": {"bootstrap_servers": brokers},
-            "stream": {"topic": "events", "key": {"from": "value", "path": "id"}},
-            "table": {"topic": "rows", "fields": {"tier": "tier"}},
-            "output": {"enriched": "enriched", "retry": "retry", "dead": "dead"},
-        }
-    )
-
-
-def _rows(count: int, size: int) -> Iterator[Draft]:
-    pad = "x" * max(0, size - 40)
-    for n in range(count):
-        value = json.dumps({"tier": f"tier-{n % 5}", "pad": pad}).encode()
-        yield Draft(f"c{n}".encode(), value, (), _WRITTEN_MS)
-
-
-def _events(count: int, rows: int) -> Iterator[Draft]:
-    pad = "x" * 150
-    for n in range(count):
-        # A step that shares no factor with the number of rows spreads the events over all keys.
-        value = json.dumps({"id": f"c{n * 7919 % rows}", "n": n, "pad": pad}).encode()
-        yield Draft(f"o{n}".encode(), value, (), _WRITTEN_MS)
-
-
-def _wait_opened(cluster: FlinkCluster, times: int) -> tuple[float, float]:
-    """When the gate opened for the ``times``-th time (epoch s), and how long after its targets."""
-    _wait(lambda: len(_OPENED.findall(cluster.logs())) >= times, "open gate")
-    at, after_ms = _OPENED.findall(cluster.logs())[times - 1]
-    logged = datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").astimezone()
-    return logged.timestamp(), int(after_ms) / 1000
-
-
-def _written(brokers: str, topic: str) -> int:
-    return sum(topics.ends(brokers, topic).values())
-
-
-def _wait(met: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not met():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {_DEADLINE_S:.0f} s")
-        time.sleep(_POLL_S)
 
 
 def _options() -> argparse.Namespace:
