@@ -30,7 +30,7 @@ HOLES: Mapping[str, tuple[int, ...]] = {
     "tombstone compacted away at the end": (1,),
     "everything compacted away": (),
 }
-"""What `write_holes` leaves: shape, in the order of partitions, to the offsets that are readable."""
+"""What `write_holes` leaves: shape, in the order of partitions, to the readable offsets."""
 
 HOLE_OUTCOMES = {
     "middle-a": "first",

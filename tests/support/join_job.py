@@ -65,16 +65,20 @@ class JoinJob:
         overrides: Sequence[str] = (),
         from_savepoint: str | None = None,
         python_files: Sequence[Path] = (),
+        job_arguments: Sequence[str] = (),
+        wait: bool = True,
     ) -> None:
-        """Submit, and return when all tasks run."""
+        """Submit, and return when all tasks run; without ``wait`` at once."""
         self.job_id = flink_run.submit(
             self.flink,
             config=self.config,
             overrides=overrides,
             from_savepoint=from_savepoint,
             extra_python_files=python_files,
+            job_arguments=job_arguments,
         )
-        flink_run.wait_running(self.flink, self.job_id)
+        if wait:
+            flink_run.wait_running(self.flink, self.job_id)
 
     def stop(self) -> str:
         """Stop with a savepoint, and return its path."""
@@ -98,6 +102,19 @@ class JoinJob:
         (subtask, *_) = self._get(f"/jobs/{self.job_id}/vertices/{join}")["subtasks"]
         # The stack gives its TaskManagers the ids taskmanager-0, taskmanager-1 and so on.
         self.flink.kill_taskmanager(int(subtask["taskmanager-id"].rpartition("-")[2]))
+
+    def held_events(self) -> int:
+        """Events that are held now, by the join's counters, which count from this attempt on."""
+        return self._counted("held_events") - self._counted("released_events")
+
+    def _counted(self, counter: str) -> int:
+        vertices = self._get(f"/jobs/{self.job_id}")["vertices"]
+        (join,) = [v["id"] for v in vertices if JOIN.name in v["name"]]
+        listed = self._get(f"/jobs/{self.job_id}/vertices/{join}/metrics")
+        names = [m["id"] for m in listed if m["id"].endswith(f".{counter}")]
+        wanted = ",".join(names)
+        found = self._get(f"/jobs/{self.job_id}/vertices/{join}/metrics?get={wanted}")
+        return sum(int(m["value"]) for m in found)
 
     def completed_checkpoints(self) -> int:
         return int(self._get(f"/jobs/{self.job_id}/checkpoints")["counts"]["completed"])

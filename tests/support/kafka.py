@@ -21,6 +21,7 @@ from xml.etree import ElementTree as ET
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
@@ -164,6 +165,9 @@ class Kafka:
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "transactional.id": transactional_id or unique("transaction"),
+                # The broker aborts it after a minute by default, which a slow machine needs to
+                # start a job.
+                "transaction.timeout.ms": 600_000,
                 "transaction.timeout.ms": timeout_ms,
             }
         )
@@ -222,6 +226,14 @@ class Kafka:
             }
         finally:
             consumer.close()
+
+    def committed(self, group: str, topic: str) -> int:
+        """How many offsets of the topic lie behind the group's, over all partitions."""
+        (asked,) = self.admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)]
+        ).values()
+        found = asked.result(_DEADLINE_S).topic_partitions
+        return sum(tp.offset for tp in found if tp.topic == topic and tp.offset > 0)
 
     def consume_all(self, topic: str, isolation: str = "read_committed") -> list[Record]:
         """Everything that can be read from the topic now, by partition and offset."""
