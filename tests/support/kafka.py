@@ -155,19 +155,17 @@ class Kafka:
 
     @contextmanager
     def transaction(
-        self, transactional_id: str | None = None, timeout_ms: int = 60_000
+        self, transactional_id: str | None = None, timeout_ms: int = 600_000
     ) -> Iterator[Producer]:
         """A producer with a begun transaction; the caller commits, aborts, or leaves it open.
 
-        The broker aborts one that is left open for ``timeout_ms``.
+        The broker aborts one that is left open for ``timeout_ms``; its own default of a minute is
+        what a busy machine needs to start a job.
         """
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "transactional.id": transactional_id or unique("transaction"),
-                # The broker aborts it after a minute by default, which a slow machine needs to
-                # start a job.
-                "transaction.timeout.ms": 600_000,
                 "transaction.timeout.ms": timeout_ms,
             }
         )
