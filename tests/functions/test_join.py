@@ -442,13 +442,18 @@ def test_an_event_does_not_overtake_those_of_its_key_that_wait(clock: list[int])
     # A clock that steps back gives a newer event the earlier moment.
     harness = Harness(GatedJoin(CONTINUOUS))
     product(harness, "p1", {"name": "mug"})
-    order(harness, "p1", 0)
-    clock[0] -= 500
-    order(harness, "p1", 1)
-    harness.advance(clock[0])
-    assert harness.out == []
-    harness.advance(clock[0] + 500)
-    assert [offset for offset, _ in names(harness)] == [0, 1]
+    began = clock[0]
+    for offset, later in enumerate((0, 200, 150)):
+        clock[0] = began + later
+        order(harness, "p1", offset)
+    harness.advance(began + 160)
+    assert [offset for offset, _ in names(harness)] == [0]
+    # Earlier than the watermark, but behind the others in the log.
+    clock[0] = began + 100
+    order(harness, "p1", 3)
+    assert [offset for offset, _ in names(harness)] == [0]
+    harness.advance(began + 200)
+    assert [offset for offset, _ in names(harness)] == [0, 1, 2, 3]
 
 
 def test_events_held_in_one_mode_are_released_in_the_other(clock: list[int]) -> None:
