@@ -90,7 +90,15 @@ class JoinJob:
 
     def times_opened(self) -> int:
         """How often the gate opened, over all attempts, by what it logged."""
-        return self.flink.logs().count(f"gate of {self.products}: open after")
+        return self.gate_said("open after")
+
+    def gate_said(self, what: str) -> int:
+        """How many lines of the gate, over all attempts, begin with these words."""
+        return self.flink.logs().count(f"gate of {self.products}: {what}")
+
+    def failure(self) -> str:
+        """What the last failed attempt died of, "" if none did."""
+        return flink_run.failure(self.flink, self.job_id)
 
     def gate_is_open(self) -> bool:
         return gate_is_open(self.flink.rest_url, self.job_id)
@@ -151,8 +159,7 @@ class JoinJob:
         deadline = time.monotonic() + _DEADLINE_S
         while not met():
             if time.monotonic() > deadline:
-                failure = flink_run.failure(self.flink, self.job_id)
-                raise AssertionError(f"not within {_DEADLINE_S:.0f} s: {what}\n{failure}")
+                raise AssertionError(f"not within {_DEADLINE_S:.0f} s: {what}\n{self.failure()}")
             time.sleep(_POLL_S)
 
     def wait_for(self, records: int) -> None:
