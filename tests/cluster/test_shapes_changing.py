@@ -1,4 +1,4 @@
-"""Table topics that change while the job loads them, and tasks that are not as many as partitions."""
+"""Table topics that change while the job loads them, and tasks not as many as the partitions."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from tests.support.kafka import Kafka, Message
 from udfs.core.errors import TargetError
@@ -58,9 +57,7 @@ def test_a_tombstone_at_the_end_is_a_record(kafka: Kafka) -> None:
 def test_a_partition_emptied_by_retention_has_no_target(kafka: Kafka) -> None:
     topic = kafka.create_topic("products")
     kafka.produce(topic, [ROW] * 57)
-    deleted = kafka.admin.delete_records([TopicPartition(topic, 0, 57)])
-    for future in deleted.values():
-        future.result(30)
+    kafka.delete_records(topic, {0: 57})
     assert _targets(kafka, topic) == {0: Target(begin=57, end=57, last=None)}
 
 
@@ -79,8 +76,38 @@ def test_an_unfinished_transaction_hides_the_target_until_it_ends(kafka: Kafka) 
         assert waiting == {0: Target(begin=0, end=2, last=None, waiting=True)}
         assert resolver.resolve_again(waiting)[0].waiting
         open_one.abort_transaction()
+        kafka.wait_for_ends(topic, {0: 3})
         kafka.produce(topic, [ROW])
         assert resolver.resolve_again(waiting) == {0: Target(begin=0, end=2, last=1)}
+
+
+def test_a_transaction_that_began_behind_the_end_is_not_waited_for(kafka: Kafka) -> None:
+    topic = kafka.create_topic("products")
+    kafka.produce(topic, [ROW])
+    kafka.produce(topic, [ROW] * 30, transactional=True, abort=True)
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    with (
+        kafka.transaction() as later,
+        TargetResolver(client, topic, "read_committed") as resolver,
+    ):
+        later.produce(topic, b"{}", b"p9")
+        later.flush()
+        # The reader stops in front of it, with nothing but aborted rows since the answer.
+        asked = {0: Target(begin=0, end=32, last=None, waiting=True)}
+        assert resolver.resolve_again(asked) == {0: Target(begin=0, end=32, last=0)}
+        later.abort_transaction()
+
+
+def test_rows_deleted_since_the_end_was_taken_are_not_waited_for(kafka: Kafka) -> None:
+    topic = kafka.create_topic("products")
+    kafka.produce(topic, [ROW] * 57)
+    kafka.delete_records(topic, {0: 57})
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    with TargetResolver(client, topic, "read_committed") as resolver:
+        asked = {0: Target(begin=0, end=57, last=None, waiting=True)}
+        assert resolver.resolve_again(asked) == {0: Target(begin=0, end=57, last=None)}
+        kafka.produce(topic, [ROW])
+        assert resolver.resolve_again(asked) == {0: Target(begin=0, end=57, last=None)}
 
 
 def test_who_reads_uncommitted_waits_for_no_transaction(kafka: Kafka) -> None:

@@ -112,6 +112,16 @@ class Kafka:
             assert time.monotonic() < deadline, f"{topic} has no {total} partitions"
             time.sleep(0.05)
 
+    def wait_for_ends(self, topic: str, ends: Mapping[int, int]) -> None:
+        """Return when each log end is at least the one given for its partition.
+
+        A transaction's end is decided before its markers are written; they follow by themselves.
+        """
+        deadline = time.monotonic() + _DEADLINE_S
+        while any(self.end_offsets(topic)[p] < end for p, end in ends.items()):
+            assert time.monotonic() < deadline, f"{topic} does not end at {ends}"
+            time.sleep(0.05)
+
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete the records of each partition below the offset given for it."""
         wanted = [TopicPartition(topic, p, offset) for p, offset in before.items()]
@@ -136,17 +146,18 @@ class Kafka:
         Args:
             topic: where to.
             messages: `Message`s, or tuples of a `Message`'s fields.
-            transactional: write them in one transaction and commit it.
+            transactional: write them in one transaction and commit it; return when its markers
+                stand behind them.
             abort: with `transactional`, abort it instead.
         """
         if transactional:
             with self.transaction() as transaction:
-                self._send(transaction, topic, messages)
-                transaction.flush()
+                last = self._send(transaction, topic, messages)
                 if abort:
                     transaction.abort_transaction(_DEADLINE_S)
                 else:
                     transaction.commit_transaction(_DEADLINE_S)
+            self.wait_for_ends(topic, {p: offset + 2 for p, offset in last.items()})
             return
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5})
         self._send(producer, topic, messages)
@@ -176,12 +187,16 @@ class Kafka:
     @staticmethod
     def _send(
         producer: Producer, topic: str, messages: Iterable[Message | tuple[Any, ...]]
-    ) -> None:
+    ) -> dict[int, int]:
+        """Write them and return the last offset in each partition that got one."""
         problems: list[str] = []
+        last: dict[int, int] = {}
 
-        def delivered(error: KafkaError | None, _message: object) -> None:
+        def delivered(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 problems.append(str(error))
+            else:
+                last[message.partition()] = max(message.offset(), last.get(message.partition(), -1))
 
         for fields in messages:
             message = Message(*fields)
@@ -206,6 +221,7 @@ class Kafka:
             producer.poll(0)
         producer.flush(_DEADLINE_S)
         assert not problems, f"{len(problems)} records were refused, the first: {problems[0]}"
+        return last
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """The log end of each partition, transaction markers counted."""

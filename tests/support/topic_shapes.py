@@ -101,6 +101,7 @@ def _abort_marker(kafka: Kafka, topic: str, partition: int) -> None:
         aborted.flush()
         kafka.produce(topic, [row(partition, "at the marker", "real")])
         aborted.abort_transaction()
+    kafka.wait_for_ends(topic, {partition: 3})
 
 
 def _aborted_rows(kafka: Kafka, topic: str, partition: int) -> None:
