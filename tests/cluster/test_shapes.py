@@ -28,7 +28,10 @@ def test_targets_of_every_shape(kafka: Kafka, isolation: str) -> None:
     assert found == {s.name: Target(*s.bounds, s.last[which]) for s in SHAPES}
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize(
+    "isolation",
+    ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.full)],
+)
 def test_an_order_for_every_shape_gets_its_right_answer(
     kafka: Kafka, new_job: NewJob, isolation: str
 ) -> None:

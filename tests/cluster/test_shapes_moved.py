@@ -45,7 +45,11 @@ def _wait_refused(job: JoinJob, *words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [pytest.param(3, id="shorter"), pytest.param(2_000, id="longer than before")]
+    "rows",
+    [
+        pytest.param(3, id="shorter", marks=pytest.mark.full),
+        pytest.param(2_000, id="longer than before"),
+    ],
 )
 def test_a_topic_recreated_before_a_restart_is_refused_and_nothing_is_joined(
     kafka: Kafka, new_job: NewJob, rows: int
@@ -88,7 +92,7 @@ def test_a_topic_recreated_while_the_table_loads_is_refused_and_nothing_is_joine
     kafka.produce(job.products, _rows(1_000, "old"))
     kafka.produce(job.orders, [order_of("first", "p1"), order_of("second", "p500")])
     # An unfinished transaction keeps the gate shut while the test takes the topic away.
-    with kafka.transaction(timeout_ms=600_000) as gatekeeper:
+    with kafka.transaction() as gatekeeper:
         gatekeeper.produce(job.products, b'{"name":"ghost"}', b"ghost")
         gatekeeper.flush()
         job.start()
