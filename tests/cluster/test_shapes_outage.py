@@ -50,7 +50,7 @@ def test_a_broker_away_when_an_attempt_starts_is_waited_for(
     job.kafka.produce(job.orders, [order_of("second", "p1"), order_of("third", "p2000")])
     broker_of(job.kafka).stop()
     flink.start_taskmanager()
-    job.wait_until(lambda: "TargetError" in job.failure(), "an attempt without brokers")
+    job.wait_until(lambda: "NoAnswerError" in job.failure(), "an attempt without brokers")
     assert job.products in job.failure()
     broker_of(job.kafka).start()
     job.wait_until(lambda: len(job.outcomes(once=False)) == 3, "all orders")
