@@ -11,18 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-import requests
-
 from jobs.settings.secrets import is_secret
+from ops.cluster import Cluster
+from ops.cluster import ask as _ask
 from ops.package import package
 from ops.paths import ROOT, UDFS_ZIP, VENV_PYTHON
-from ops.stack.flink import FlinkCluster
 from udfs.core.errors import StackError
 
 ENRICH = ROOT / "jobs" / "enrich.py"
 
 _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
-_TIMEOUT_S = 10
 _POLL_S = 0.1
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
 # Of what a failed `flink run` prints, the last lines name the cause once Java's frames are left
@@ -42,6 +40,8 @@ class Submission(TypedDict, total=False):
     flink_settings: Mapping[str, str] | None
     job_arguments: Sequence[str]
     extra_python_files: Sequence[Path]
+    package_zip: Path
+    worker_python: str
 
 
 def arguments(
@@ -53,6 +53,8 @@ def arguments(
     flink_settings: Mapping[str, str] | None = None,
     job_arguments: Sequence[str] = (),
     extra_python_files: Sequence[Path] = (),
+    package_zip: Path = UDFS_ZIP,
+    worker_python: str = str(VENV_PYTHON),
 ) -> list[str]:
     """The arguments of `flink` that submit a job of ours and return at once.
 
@@ -64,6 +66,8 @@ def arguments(
         flink_settings: Flink options of this one job (`-D`).
         job_arguments: further arguments of the entry, after the above.
         extra_python_files: files or folders for the workers, beside the packaged `jobs` and `udfs`.
+        package_zip: `jobs` and `udfs` for the workers; an earlier deploy's instead of ours.
+        worker_python: the interpreter, by its path on the workers.
     """
     line = ["run", "-d"]
     if from_savepoint:
@@ -72,8 +76,8 @@ def arguments(
         line += ["-s", str(here.resolve()) if here.exists() else from_savepoint]
     for key, value in (flink_settings or {}).items():
         line.append(f"-D{key}={value}")
-    line += ["-pyexec", str(VENV_PYTHON), "-pyclientexec", str(VENV_PYTHON)]
-    files = ",".join(str(path) for path in (UDFS_ZIP, *extra_python_files))
+    line += ["-pyexec", worker_python, "-pyclientexec", str(VENV_PYTHON)]
+    files = ",".join(str(path) for path in (package_zip, *extra_python_files))
     line += ["-pyfs", files, "-py", str(entry)]
     if config is not None:
         line += ["--config", str(config)]
@@ -93,10 +97,10 @@ def shown(flink_arguments: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def submit(
-    cluster: FlinkCluster, *, timeout_s: float = 180, **submission: Unpack[Submission]
-) -> str:
-    """Package `jobs` and `udfs` as they are now, and submit a job. See `arguments`.
+def submit(cluster: Cluster, *, timeout_s: float = 180, **submission: Unpack[Submission]) -> str:
+    """Submit a job. Packages `jobs` and `udfs` as they are now, unless a zip is given.
+
+    See `arguments`.
 
     Returns:
         The job's id.
@@ -104,7 +108,8 @@ def submit(
     Raises:
         StackError: `flink run` failed; the error holds what it printed.
     """
-    package()
+    if "package_zip" not in submission:
+        package()
     line = arguments(**submission)
     result = cluster.flink(*line, timeout_s=timeout_s)
     output = result.stdout + result.stderr
@@ -115,7 +120,7 @@ def submit(
         last = "\n".join(telling[-_OUTPUT_LINES:])
         raise StackError(
             f"`{shown(line)}` exited with {result.returncode} and submitted nothing:\n{last}\n",
-            f"The client's log is in {cluster.folder / 'log'}.",
+            cluster.logs_hint,
         )
     return found[1]
 
@@ -123,26 +128,7 @@ def submit(
 # ---------------------------------------------------------------------------------- after that
 
 
-def _ask(cluster: FlinkCluster, method: str, path: str, **body: object) -> dict[str, Any]:
-    try:
-        response = requests.request(
-            method, cluster.rest_url + path, json=body or None, timeout=_TIMEOUT_S
-        )
-    except requests.RequestException as error:
-        raise StackError(
-            f"The JobManager at {cluster.rest_url} does not answer: {error}.",
-            f"Look into {cluster.folder}/jobmanager.",
-        ) from error
-    if not response.ok:
-        raise StackError(
-            f"{method} {path} was answered with {response.status_code}: {response.text[:2000]}",
-            "The JobManager's log says more.",
-        )
-    answer: dict[str, Any] = response.json() if response.content else {}
-    return answer
-
-
-def job_state(cluster: FlinkCluster, job_id: str) -> str:
+def job_state(cluster: Cluster, job_id: str) -> str:
     """The job's state in Flink's words: RUNNING, RESTARTING, FAILED, FINISHED and so on.
 
     Raises:
@@ -151,7 +137,7 @@ def job_state(cluster: FlinkCluster, job_id: str) -> str:
     return str(_ask(cluster, "GET", f"/jobs/{job_id}")["state"])
 
 
-def restarts(cluster: FlinkCluster, job_id: str) -> int:
+def restarts(cluster: Cluster, job_id: str) -> int:
     """How often the job was restarted since it was submitted."""
     # A list, not an object: the one answer of that shape.
     answer: Any = _ask(cluster, "GET", f"/jobs/{job_id}/metrics?get=numRestarts")
@@ -159,7 +145,7 @@ def restarts(cluster: FlinkCluster, job_id: str) -> int:
 
 
 def wait_restarted(
-    cluster: FlinkCluster, job_id: str, *, before: int = 0, deadline_s: float = 120
+    cluster: Cluster, job_id: str, *, before: int = 0, deadline_s: float = 120
 ) -> None:
     """Return when the job was restarted more than `before` times and every task runs again.
 
@@ -173,13 +159,13 @@ def wait_restarted(
             raise StackError(
                 f"Job {job_id} is {state} and was restarted {restarts(cluster, job_id)} times,"
                 f" expected more than {before} within {deadline_s:g} s.",
-                f"The JobManager's log is in {cluster.folder}/jobmanager.",
+                cluster.logs_hint,
             )
         time.sleep(_POLL_S)
     wait_running(cluster, job_id, deadline_s=max(1.0, end - time.monotonic()))
 
 
-def busy_taskmanagers(cluster: FlinkCluster) -> list[int]:
+def busy_taskmanagers(cluster: Cluster) -> list[int]:
     """Numbers of the TaskManagers on which some slot is taken, for `kill_taskmanager`."""
     listed = _ask(cluster, "GET", "/taskmanagers")["taskmanagers"]
     return sorted(
@@ -189,13 +175,13 @@ def busy_taskmanagers(cluster: FlinkCluster) -> list[int]:
     )
 
 
-def failure(cluster: FlinkCluster, job_id: str) -> str:
+def failure(cluster: Cluster, job_id: str) -> str:
     """The last exception that the job ended or restarted with, with its stack; "" if none."""
     history = _ask(cluster, "GET", f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
     return str(history[0]["stacktrace"]) if history else ""
 
 
-def wait_running(cluster: FlinkCluster, job_id: str, *, deadline_s: float = 120) -> None:
+def wait_running(cluster: Cluster, job_id: str, *, deadline_s: float = 120) -> None:
     """Return when every task of the job runs.
 
     Raises:
@@ -211,12 +197,12 @@ def wait_running(cluster: FlinkCluster, job_id: str, *, deadline_s: float = 120)
             raise StackError(
                 f"Job {job_id} is {job['state']}, tasks {sorted(states)}, not running after"
                 f" {deadline_s:g} s at most:\n{failure(cluster, job_id)}",
-                f"The TaskManagers' logs are in {cluster.folder}.",
+                cluster.logs_hint,
             )
         time.sleep(_POLL_S)
 
 
-def wait_state(cluster: FlinkCluster, job_id: str, wanted: str, *, deadline_s: float = 120) -> None:
+def wait_state(cluster: Cluster, job_id: str, wanted: str, *, deadline_s: float = 120) -> None:
     """Return when the job is in that state.
 
     Raises:
@@ -228,13 +214,13 @@ def wait_state(cluster: FlinkCluster, job_id: str, wanted: str, *, deadline_s: f
             raise StackError(
                 f"Job {job_id} is {state}, expected {wanted} within {deadline_s:g} s:\n"
                 f"{failure(cluster, job_id)}",
-                f"The TaskManagers' logs are in {cluster.folder}.",
+                cluster.logs_hint,
             )
         time.sleep(_POLL_S)
 
 
 def stop_with_savepoint(
-    cluster: FlinkCluster,
+    cluster: Cluster,
     job_id: str,
     directory: Path | str | None = None,
     *,
@@ -255,8 +241,11 @@ def stop_with_savepoint(
         StackError: the savepoint failed, or the deadline passed.
     """
     target = cluster.savepoint_dir if directory is None else directory
-    uri = target if isinstance(target, str) and "://" in target else Path(target).resolve().as_uri()
-    trigger = _ask(cluster, "POST", f"/jobs/{job_id}/stop", targetDirectory=uri, drain=False)
+    where: dict[str, object] = {"drain": False}
+    if target is not None:
+        is_uri = isinstance(target, str) and "://" in target
+        where["targetDirectory"] = target if is_uri else Path(target).resolve().as_uri()
+    trigger = _ask(cluster, "POST", f"/jobs/{job_id}/stop", **where)
     end = time.monotonic() + deadline_s
     path = f"/jobs/{job_id}/savepoints/{trigger['request-id']}"
     while (answer := _ask(cluster, "GET", path))["status"]["id"] != "COMPLETED":
@@ -276,7 +265,7 @@ def stop_with_savepoint(
     return str(outcome["location"])
 
 
-def cancel(cluster: FlinkCluster, job_id: str, *, deadline_s: float = 60) -> None:
+def cancel(cluster: Cluster, job_id: str, *, deadline_s: float = 60) -> None:
     """Cancel the job without a savepoint and return when it has ended. Its checkpoints stay.
 
     Raises:
@@ -288,7 +277,7 @@ def cancel(cluster: FlinkCluster, job_id: str, *, deadline_s: float = 60) -> Non
     wait_state(cluster, job_id, "CANCELED", deadline_s=deadline_s)
 
 
-def jobs(cluster: FlinkCluster) -> list[dict[str, Any]]:
+def jobs(cluster: Cluster) -> list[dict[str, Any]]:
     """Every job that the cluster remembers: `jid`, `name`, `state`, times in milliseconds."""
     listed: list[dict[str, Any]] = _ask(cluster, "GET", "/jobs/overview")["jobs"]
     return listed

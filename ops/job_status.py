@@ -27,7 +27,7 @@ def _metric(rest_url: str, job_id: str, operator: str, metric: str) -> str | Non
     vertex = _vertex(rest_url, job_id, operator)
     if vertex is None:
         return None
-    name = f"0.{_metric_scope(operator)}.{metric}"
+    name = f"0.{metric_scope(operator)}.{metric}"
     answer = _get(f"{rest_url}/jobs/{job_id}/vertices/{vertex}/metrics", get=name)
     return answer[0]["value"] if answer else None
 
@@ -40,7 +40,8 @@ def _vertex(rest_url: str, job_id: str, operator: str) -> str | None:
     return None
 
 
-def _metric_scope(operator: str) -> str:
+def metric_scope(operator: str) -> str:
+    """An operator's name as it stands in the names of its metrics."""
     # Flink replaces what its metric identifiers cannot hold, each by an underscore.
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in operator)
 

@@ -78,6 +78,11 @@ class FlinkCluster:
         return f"http://127.0.0.1:{self._ports()[0]}"
 
     @property
+    def logs_hint(self) -> str:
+        """Where the logs are, for an error."""
+        return f"The logs are in {self.folder}."
+
+    @property
     def running(self) -> bool:
         """Whether the JobManager's process lives."""
         return self._processes.alive(_JOBMANAGER)

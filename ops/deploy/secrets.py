@@ -1,0 +1,105 @@
+"""Keeps secrets out of the journal: its config texts are stored, so they may hold references only.
+
+A secret is given as ``${env:NAME}``. One that stands in the file as plain text would have to be
+written into the journal, or the version could never be started again; so it is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jobs.settings.secrets import MASK, is_secret
+
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+# What a secret-looking property may say in the open: switches, numbers, names of mechanisms.
+_HARMLESS = re.compile(r"true|false|\d+|[A-Z0-9-]{2,}|", re.ASCII)
+_LITERAL = re.compile(
+    r"(passw\w*|passphrase|secret\w*|token|api[._-]?key|credentials?)\s*[=:]\s*"
+    r"(\"[^\"]+\"|'[^']+'|[^\s\"';]+)|PRIVATE KEY-----|://[^/@\s]*:[^/@\s]+@",
+    re.IGNORECASE,
+)
+_JAAS = "jaas.config"
+# Shorter ones stand in every other word, and a text with all of these masked says nothing.
+_SHORTEST = 4
+
+
+def storable(text: str) -> str:
+    """A TOML text without its comment lines: an old password may stand in one."""
+    kept = "".join(
+        line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#")
+    )
+    try:
+        # A line of a text in triple quotes may begin with the sign as well.
+        return kept if tomllib.loads(kept) == tomllib.loads(text) else text
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def plain_secrets(config: str, overrides: Sequence[str] = ()) -> list[str]:
+    """Dotted names of the settings whose secret stands there as plain text.
+
+    Args:
+        config: the TOML text. One that cannot be parsed yields nothing: loading it says why.
+        overrides: each ``dotted.key=value``.
+    """
+    try:
+        data: Mapping[str, Any] = tomllib.loads(config)
+    except tomllib.TOMLDecodeError:
+        data = {}
+    found = [name for name, value in _leaves(data) if _is_plain_secret(name, value)]
+    for override in overrides:
+        name, _, value = override.partition("=")
+        if _is_plain_secret(name.strip(), value.strip().strip("\"'")):
+            found.append(f"--set {name.strip()}")
+    if not found:
+        # Whatever no rule about names knows: a comment behind a value, say.
+        numbers = [
+            number
+            for number, line in enumerate(config.splitlines(), start=1)
+            if _LITERAL.search(_REFERENCE.sub("", line)) and "PRIVATE KEY" not in line
+        ]
+        found += [f"line {number} of the config" for number in numbers]
+    return found
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{name}.")
+        elif isinstance(value, str):
+            yield name, value
+
+
+def _is_plain_secret(name: str, value: str) -> bool:
+    if not name.startswith("kafka."):
+        return bool(_LITERAL.search(_REFERENCE.sub("", value)))
+    rest = _REFERENCE.sub("", value)
+    if _LITERAL.search(rest):
+        return True
+    # Around the references of a JAAS line stand the module's name and the user's.
+    if not is_secret(name, value) or name.endswith(_JAAS):
+        return False
+    return not _HARMLESS.fullmatch(rest)
+
+
+class Scrubber:
+    """Masks the values of the environment variables that a config refers to.
+
+    For texts that others write, e.g. the client's output: what they quote is not ours to know.
+    """
+
+    def __init__(self, texts: Iterable[str], environment: Mapping[str, str]) -> None:
+        names = {name for text in texts for name in _REFERENCE.findall(text)}
+        values = {environment.get(name, "") for name in names}
+        # Longest first: one may be a part of another.
+        self._values = sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """``text`` with the values masked."""
+        for value in self._values:
+            text = text.replace(value, MASK)
+        return text
