@@ -17,6 +17,7 @@ from ops.demo.cli import register as register_demo
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.stack.local import Addresses, Stack
+from ops.status.cli import register as register_status
 from udfs.core.errors import TablegateError
 
 app = typer.Typer(
@@ -71,10 +72,12 @@ def down() -> None:
     _out.print("The stack is down." if stopped else "Nothing was running.")
 
 
-@app.command()
-def status() -> None:
-    """Show where the local stack answers."""
-    _show(Stack().addresses())
+def _show_stack(as_json: bool) -> None:
+    addresses = Stack().addresses()
+    if as_json:
+        typer.echo(json.dumps({**addresses.as_dict(), "jobs": []}))
+    else:
+        _show(addresses)
 
 
 @app.command()
@@ -160,6 +163,7 @@ def job_cancel(job_id: str) -> None:
 
 
 register_demo(app)
+register_status(app, _show_stack)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import re
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from jobs.settings import Settings, load
 from ops.deploy.errors import DeployError, Exit
 from ops.paths import BUILD
 
@@ -83,6 +85,17 @@ class Version:
     def folder(self) -> str:
         """Name of the folder with its files."""
         return f"{self.number:04d}"
+
+    def settings(self, extra: Sequence[str] = ()) -> Settings:
+        """The settings of this version, ``extra`` overrides laid over its own.
+
+        Raises:
+            ConfigErrors: its environment variables are not set here, say.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "config.toml"
+            path.write_text(self.config)
+            return load(path, (*self.overrides, *extra))
 
     def stopped(self, savepoint: str, at_ms: int) -> Version:
         """This version, stopped with a savepoint."""

@@ -205,15 +205,26 @@ class Reader:
     def _metrics(
         self, job_id: str, vertices: Any, operator: str, names: list[str], aggregate: str
     ) -> dict[str, float]:
-        """Metrics of an operator over its subtasks, by their names without the operator's."""
+        """Those metrics of an operator that are there, over its subtasks, by name."""
         vertex = _vertex(vertices, operator)
         found: dict[str, float] = {}
-        for start in range(0, len(names) if vertex else 0, _AT_ONCE):
+        if vertex is None:
+            return found
+        # Flink answers with nothing at all when one of the names is not there.
+        there = self._listed(job_id, vertex)
+        names = [name for name in names if name in there]
+        for start in range(0, len(names), _AT_ONCE):
             chosen = ",".join(names[start : start + _AT_ONCE])
             path = f"/jobs/{job_id}/vertices/{vertex}/subtasks/metrics?agg={aggregate}&get={chosen}"
             answer: Any = ask(self._cluster, "GET", path)
             found |= {entry["id"]: float(entry[aggregate]) for entry in answer}
         return found
+
+    def _listed(self, job_id: str, vertex: str) -> list[str]:
+        answer: Any = ask(
+            self._cluster, "GET", f"/jobs/{job_id}/vertices/{vertex}/subtasks/metrics"
+        )
+        return [str(entry["id"]) for entry in answer]
 
     def _watermark(self, job_id: str, vertices: Any) -> int | None:
         name = f"{metric_scope(_SOURCES['table-watermark'])}.currentOutputWatermark"
@@ -230,10 +241,7 @@ class Reader:
         vertex = _vertex(vertices, operator)
         if vertex is None:
             return "", {}
-        listed: Any = ask(
-            self._cluster, "GET", f"/jobs/{job_id}/vertices/{vertex}/subtasks/metrics"
-        )
-        names = [entry["id"] for entry in listed if _OFFSET.search(entry["id"])]
+        names = [name for name in self._listed(job_id, vertex) if _OFFSET.search(name)]
         topic, offsets = "", {}
         for name, value in self._metrics(job_id, vertices, operator, names, "max").items():
             match = _OFFSET.search(name)
