@@ -14,6 +14,7 @@ from rich.table import Table
 from jobs.settings import load
 from ops import flink_run
 from ops.demo.cli import register as register_demo
+from ops.deploy.cli import register as register_deploy
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.stack.local import Addresses, Stack
@@ -163,6 +164,7 @@ def job_cancel(job_id: str) -> None:
 
 
 register_demo(app)
+register_deploy(app)
 register_status(app, _show_stack)
 
 

@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 import uuid
@@ -60,6 +61,8 @@ class Version:
     """One start of a job. Times are milliseconds since the epoch; paths as Flink writes them."""
 
     number: int
+    job: str
+    """The job's name, which a folder's name may not be able to hold."""
     action: str
     """deploy, upgrade, reload, rollback, rescale, rescale in place."""
     at_ms: int
@@ -109,9 +112,14 @@ class Version:
 def current(versions: Sequence[Version]) -> Version | None:
     """The version that should be running: the last one that nothing replaced. None: there is none.
 
-    A version that was stopped while its successor never came to run is still the current one.
+    A version that was stopped while its successor was never submitted is still the current one: the
+    command was interrupted between the two.
     """
-    living = [version for version in versions if version.result in _LIVING]
+    living = [
+        version
+        for version in versions
+        if version.result in _LIVING and (version.job_id or version.result is not Result.STARTING)
+    ]
     return living[-1] if living else None
 
 
@@ -129,13 +137,6 @@ def before(versions: Sequence[Version], number: int) -> Version | None:
         if version.number < min(origin, number) and version.result is Result.REPLACED
     ]
     return ran[-1] if ran else None
-
-
-def savepoints(versions: Sequence[Version]) -> list[tuple[Version, str]]:
-    """Every savepoint that the journal knows, newest first, with the version it was taken from."""
-    return [
-        (version, version.stopped_with) for version in reversed(versions) if version.stopped_with
-    ]
 
 
 class Journal:
@@ -164,6 +165,11 @@ class Journal:
     def files(self, version: Version) -> Path:
         """The folder of the version's package and modules."""
         return self.folder / version.folder
+
+    def copy_files(self, source: Version, target: Version) -> None:
+        """Give ``target`` the package and the modules of ``source``."""
+        shutil.rmtree(self.files(target), ignore_errors=True)
+        shutil.copytree(self.files(source), self.files(target))
 
     def write(self, version: Version) -> Version:
         """Write the version's file, whole or not at all, and return the version."""

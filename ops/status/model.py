@@ -84,8 +84,9 @@ class Reading:
     table_offsets: Mapping[int, int] = field(default_factory=dict)
     """The last offset that the table's source has read, by partition; -1: none in this attempt."""
     stream_offsets: Mapping[int, int] = field(default_factory=dict)
-    stream_committed: Mapping[int, int] = field(default_factory=dict)
-    """The consumer group's offsets, by partition."""
+    stream_from: Mapping[int, int] = field(default_factory=dict)
+    """Where the stream goes on that was not read in this attempt, by partition: the offsets of the
+    savepoint that it started from, else those of the consumer group."""
     table_rate: float | None = None
     """Records a second that the table's source delivers, over the last minute."""
     pending: int | None = None
@@ -190,9 +191,7 @@ def judge(
     left = partitions.total_left(table)
     rate = progress.rate(reading.at_ms) if progress else None
     table = partitions.with_eta(table, rate or reading.table_rate)
-    stream = partitions.of_stream(
-        reading.stream_offsets, reading.stream_committed, reading.stream_goals
-    )
+    stream = partitions.of_stream(reading.stream_offsets, reading.stream_from, reading.stream_goals)
     lag = partitions.lag(stream) if reading.stream_goals else None
     if lag is None:
         lag = reading.pending

@@ -82,19 +82,19 @@ def _why(target: Target, position: int | None, left: int | None) -> str:
 
 
 def of_stream(
-    read: Mapping[int, int], committed: Mapping[int, int], targets: Mapping[int, Target]
+    read: Mapping[int, int], start: Mapping[int, int], targets: Mapping[int, Target]
 ) -> tuple[Partition, ...]:
     """The stream topic's partitions, by number; see `of_table`.
 
     Args:
         read: the last offset read in this attempt, by partition; -1 for none.
-        committed: the consumer group's offsets, which stand in where nothing was read.
+        start: the offsets at which it goes on, which stand in where nothing was read.
         targets: what the brokers hold now.
     """
     found = []
     for number in sorted(set(read) | set(targets)):
         last = read.get(number, -1)
-        position = last + 1 if last >= 0 else committed.get(number)
+        position = last + 1 if last >= 0 else start.get(number)
         target = targets.get(number)
         if target is None:
             found.append(Partition(number, position))

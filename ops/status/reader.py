@@ -133,9 +133,17 @@ class Reader:
     Args:
         cluster: where it runs.
         settings: its settings, for what the brokers know; None: Flink only.
+        stream_from: the stream's offsets in the savepoint that it started from, where known. The
+            group's may be those of another version that was further.
     """
 
-    def __init__(self, cluster: Cluster, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings | None = None,
+        stream_from: Mapping[int, int] | None = None,
+    ) -> None:
+        self._stream_from = dict(stream_from or {})
         self._cluster = cluster
         self._brokers = Brokers(settings) if settings else None
         self._settings = settings
@@ -191,7 +199,7 @@ class Reader:
             stream_topic=settings.stream.topic if settings else stream_topic,
             table_offsets=table_offsets,
             stream_offsets=stream_offsets,
-            stream_committed=committed,
+            stream_from={**committed, **self._stream_from},
             table_rate=self._rate(job_id, vertices),
             pending=self._pending(job_id, vertices),
             counters=self._counters(job_id, vertices),

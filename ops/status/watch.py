@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from jobs.settings import Settings
-from ops.cluster import Cluster
+from ops.cluster import Cluster, UnreachableError
 from ops.status import model, partitions
 from ops.status.model import Phase, Progress, Status, watched
 from ops.status.reader import Reader
@@ -24,6 +24,7 @@ class Watch:
         job: its name or id.
         settings: its settings where they are at hand.
         max_lag: budget of the stream's lag, in records.
+        stream_from: see `Reader`.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class Watch:
         settings: Settings | None = None,
         *,
         max_lag: int = model.MAX_LAG,
+        stream_from: Mapping[int, int] | None = None,
     ) -> None:
         self._job = job
-        self._reader = Reader(cluster, settings)
+        self._reader = Reader(cluster, settings, stream_from)
         self._max_lag = max_lag
         self._progress: Progress | None = None
         gate = settings.gate if settings else None
@@ -91,14 +93,20 @@ class Watch:
             The last status, and whether ``done`` said so.
 
         Raises:
-            UnreachableError: the JobManager does not answer.
+            UnreachableError: the JobManager does not answer by then; one that is replaced takes a
+                while.
         """
         end = time.monotonic() + timeout_s
         while True:
-            status = self.look()
-            each(status)
-            if done(status):
-                return status, True
-            if time.monotonic() > end:
-                return status, False
+            try:
+                status = self.look()
+            except UnreachableError:
+                if time.monotonic() > end:
+                    raise
+            else:
+                each(status)
+                if done(status):
+                    return status, True
+                if time.monotonic() > end:
+                    return status, False
             time.sleep(_EVERY_S)

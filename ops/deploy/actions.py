@@ -1,0 +1,494 @@
+"""What deploy, upgrade, rollback and rescale do, step by step, and what each step leaves behind.
+
+The order is the point: a step that can fail comes before the one that cannot be taken back, and the
+journal is written before each step that changes the cluster. All that touches Flink, Kafka or the
+clock goes through `Engine`, so that tests can bring one that fails where they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ops.deploy import savepoints
+from ops.deploy.errors import DeployError, Exit
+from ops.deploy.journal import Journal, Result, Version, before, current
+from ops.deploy.savepoints import Savepoint
+from udfs.core.errors import TablegateError
+
+# The job that loads the table beside the running one needs a name of its own, or nobody could tell
+# them apart.
+_LOAD_SUFFIX = ".table-load"
+_REASON_LENGTH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How waiting for a job ended; ``alive`` says that it runs, or will by itself."""
+
+    ready: bool
+    alive: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long and how far behind. Seconds; records."""
+
+    timeout_s: float
+    load_timeout_s: float
+    max_lag: int
+
+
+class Engine(Protocol):
+    """Everything outside the journal that the actions touch."""
+
+    def running(self, name: str) -> list[str]:
+        """Ids of the jobs of that name that have not ended."""
+        ...
+
+    def submit(
+        self, version: Version, savepoint: str, extra: Sequence[str] = (), *, table_only: bool
+    ) -> str:
+        """Submit the version with further overrides, and return the job's id."""
+        ...
+
+    def stop(self, job_id: str) -> str:
+        """Stop the job with a savepoint, never draining, and return its path."""
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel the job; one that has ended is no error."""
+        ...
+
+    def wait_ready(self, version: Version, job_id: str, budget: Budget, stream_at: str) -> Outcome:
+        """Wait until the gate is open and the stream's lag under its budget.
+
+        ``stream_at`` is the savepoint at whose offsets the stream goes on.
+        """
+        ...
+
+    def wait_loaded(self, version: Version, job_id: str, timeout_s: float) -> Outcome:
+        """Wait until the gate of a run without a stream is open."""
+        ...
+
+    def read_savepoint(self, path: str) -> Savepoint | None:
+        """The savepoint; None when this machine cannot see it."""
+        ...
+
+    def uids(self, version: Version) -> Mapping[str, str]:
+        """The version's uids, each with its operator's name."""
+        ...
+
+    def holds_events(self, version: Version, job_id: str) -> str:
+        """Why events would be lost if the job's state were left behind; "" when none would."""
+        ...
+
+    def restarts(self, job_id: str) -> int:
+        """How often the job was restarted."""
+        ...
+
+    def renew_workers(self, before_code: str, after_code: str) -> None:
+        """Restart the TaskManagers where they would go on with the old code."""
+        ...
+
+    def hand_over_offsets(self, old: Version, new: Version, savepoint: Savepoint) -> None:
+        """See to it that the new version's group stands where the savepoint does in the stream."""
+        ...
+
+    def scrub(self, version: Version, text: str) -> str:
+        """The text without the version's secrets."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits."""
+        ...
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+
+class Deployer:
+    """The actions on one job."""
+
+    def __init__(self, journal: Journal, engine: Engine, budget: Budget) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._budget = budget
+
+    # ------------------------------------------------------------------------------ actions
+
+    def deploy(self, new: Version, savepoint: str = "") -> Version:
+        """Start a job that does not run yet.
+
+        Without a savepoint the table is loaded first, in a run without the stream.
+
+        Raises:
+            DeployError: see its code.
+        """
+        new = self._journal.write(new)
+        try:
+            if not savepoint:
+                savepoint = self._load_table(new)
+            new, outcome = self._start(new, savepoint)
+        except TablegateError as error:
+            self._failed(new, str(error))
+            raise
+        return self._settle_alone(new, outcome)
+
+    def upgrade(self, new: Version, old: Version, savepoint: str = "") -> Version:
+        """Replace the running version by one that takes its state.
+
+        Args:
+            new: the version to start.
+            old: the current one.
+            savepoint: where to start from when the old one does not run; its last one by default.
+
+        Raises:
+            DeployError: see its code.
+        """
+        new = self._journal.write(new)
+        job_id = self._running(old)
+        if job_id:
+            old = self._stop(old, job_id, new)
+            savepoint = old.stopped_with
+        else:
+            savepoint = savepoint or old.stopped_with
+        try:
+            self._require_usable(new, savepoint)
+            new, outcome = self._start(new, savepoint, before_code=old.code)
+        except TablegateError as error:
+            outcome = Outcome(ready=False, alive=False, reason=str(error))
+            new = self._latest(new)
+        return self._settle(new, old, savepoint, outcome)
+
+    def reload(self, new: Version, old: Version) -> Version:
+        """Replace the running version by one that loads the table anew while the old one runs.
+
+        Raises:
+            DeployError: see its code.
+        """
+        new = self._journal.write(new)
+        job_id = self._running(old)
+        try:
+            if not job_id:
+                raise DeployError(
+                    f"Version {old.number} does not run, so there is nothing to load beside.",
+                    "`tablegate deploy --anew` loads the table and starts without state.",
+                    Exit.REFUSED,
+                )
+            self._require_nothing_held(old, job_id)
+            table = self._load_table(new)
+            restarts = self._engine.restarts(job_id)
+            # Again: the load may have taken an hour.
+            self._require_nothing_held(old, job_id)
+        except TablegateError as error:
+            self._failed(new, str(error))
+            raise
+        old = self._stop(old, job_id, new)
+        self._engine.say("The stream stands still until the new version has started.")
+        try:
+            left = self._readable(old.stopped_with)
+            self._require_not_restarted(job_id, restarts)
+            self._engine.hand_over_offsets(old, new, left)
+            new, outcome = self._start(
+                new,
+                table,
+                extra=["stream.start=committed"],
+                before_code=old.code,
+                stream_at=old.stopped_with,
+            )
+        except TablegateError as error:
+            outcome = Outcome(ready=False, alive=False, reason=str(error))
+            new = self._latest(new)
+        return self._settle(new, old, old.stopped_with, outcome)
+
+    def rollback(self, new: Version, old: Version | None, savepoint: str) -> Version:
+        """Replace the current version by an earlier one, started from ``savepoint``.
+
+        There is no way back from here by itself: who rolls back does not want what was there.
+
+        Raises:
+            DeployError: see its code.
+        """
+        new = self._journal.write(new)
+        if old is not None and (job_id := self._running(old)):
+            try:
+                old = self._stop(old, job_id, new)
+            except TablegateError as error:
+                # Perhaps the very reason to roll back; its retained checkpoints stay.
+                self._engine.say(f"No savepoint of version {old.number}: {error} It is cancelled.")
+                self._engine.cancel(job_id)
+            self._journal.write(old.ended(Result.REPLACED, f"rolled back by version {new.number}"))
+        elif old is not None:
+            self._journal.write(old.ended(Result.REPLACED, f"rolled back by version {new.number}"))
+        try:
+            new = self._latest(new)
+            new, outcome = self._start(new, savepoint, before_code=old.code if old else "")
+        except TablegateError as error:
+            outcome = Outcome(ready=False, alive=False, reason=str(error))
+            new = self._latest(new)
+        return self._settle_alone(new, outcome)
+
+    def copy(self, source: Version, action: str, overrides: Sequence[str] = ()) -> Version:
+        """A new version made of the files and settings of ``source``; not written yet."""
+        new = replace(
+            source,
+            number=self._journal.next_number(),
+            action=action,
+            at_ms=self._engine.now_ms(),
+            overrides=(*source.overrides, *overrides),
+            copy_of=source.number if action == "rollback" else None,
+            job_id="",
+            started_from="",
+            stopped_with="",
+            stopped_at_ms=None,
+            result=Result.STARTING,
+            reason="",
+        )
+        self._journal.copy_files(source, new)
+        return new
+
+    # ------------------------------------------------------------------------------ steps
+
+    def _running(self, version: Version) -> str:
+        """The id of the version's job if it runs, else "".
+
+        Raises:
+            DeployError: another job of this name runs, which the journal does not know.
+        """
+        jobs = self._engine.running(self._journal.job)
+        strangers = [job for job in jobs if job != version.job_id]
+        if strangers:
+            raise DeployError(
+                f"Job {', '.join(strangers)} is called {self._journal.job} and is not that of "
+                f"version {version.number} ({version.job_id or 'never submitted'}).",
+                "Stop it with `flink stop`, then start from its savepoint: "
+                "`tablegate deploy --anew --savepoint PATH`.",
+                Exit.REFUSED,
+            )
+        return version.job_id if jobs else ""
+
+    def _stop(self, old: Version, job_id: str, new: Version) -> Version:
+        self._engine.say(f"Stopping version {old.number} (job {job_id}) with a savepoint ...")
+        try:
+            savepoint = self._engine.stop(job_id)
+        except TablegateError as error:
+            self._failed(new, f"version {old.number} gave no savepoint: {error}")
+            raise
+        self._engine.say(f"Savepoint {savepoint}")
+        return self._journal.write(old.stopped(savepoint, self._engine.now_ms()))
+
+    def _load_table(self, new: Version) -> str:
+        """Load the table in a run without the stream, and return the savepoint of that."""
+        settings = new.settings()
+        name = f"{self._journal.job}{_LOAD_SUFFIX}"
+        if self._engine.running(name):
+            raise DeployError(
+                f"A job called {name} runs already, left by an interrupted command.",
+                "Cancel it with `flink cancel`, then try again.",
+                Exit.REFUSED,
+            )
+        extra = [f"job.name={name}"]
+        if settings.job.exactly_once:
+            # Kafka fences a producer when another one takes its transactional id.
+            prefix = f"{settings.job.transactional_id_prefix}{_LOAD_SUFFIX}"
+            extra.append(f"job.transactional_id_prefix={prefix}")
+        self._engine.say(f"Loading the table with version {new.number}, without the stream ...")
+        job_id = self._engine.submit(new, "", extra, table_only=True)
+        try:
+            savepoint = self._loaded(new, job_id)
+        except BaseException:
+            # Also on Ctrl-C: it would go on loading for nobody.
+            self._cancel(replace(new, job_id=job_id))
+            raise
+        self._engine.say(f"Loaded: savepoint {savepoint}")
+        self._require_usable(new, savepoint)
+        return savepoint
+
+    def _loaded(self, new: Version, job_id: str) -> str:
+        outcome = self._engine.wait_loaded(new, job_id, self._budget.load_timeout_s)
+        if not outcome.ready:
+            raise DeployError(
+                f"The table was not loaded: {outcome.reason}.",
+                "See `gate of` in the TaskManagers' logs.",
+            )
+        return self._engine.stop(job_id)
+
+    def _start(
+        self,
+        new: Version,
+        savepoint: str,
+        *,
+        extra: Sequence[str] = (),
+        before_code: str = "",
+        stream_at: str = "",
+    ) -> tuple[Version, Outcome]:
+        if not savepoint:
+            raise DeployError(
+                "There is no savepoint to start from.",
+                "Give one with --savepoint, or use `tablegate deploy --anew`.",
+                Exit.REFUSED,
+            )
+        self._engine.renew_workers(before_code, new.code)
+        new = self._journal.write(replace(new, started_from=savepoint))
+        self._engine.say(f"Starting version {new.number} from {savepoint} ...")
+        job_id = self._engine.submit(new, savepoint, extra, table_only=False)
+        new = self._journal.write(replace(new, job_id=job_id))
+        return new, self._engine.wait_ready(new, job_id, self._budget, stream_at or savepoint)
+
+    def _require_usable(self, new: Version, path: str) -> None:
+        found = self._engine.read_savepoint(path) if path else None
+        if found is not None:
+            savepoints.require_whole(found)
+            settings = new.settings()
+            uids = self._engine.uids(new)
+            savepoints.require_compatible(found, uids, settings.job.max_parallelism)
+
+    def _require_nothing_held(self, old: Version, job_id: str) -> None:
+        if reason := self._engine.holds_events(old, job_id):
+            raise DeployError(
+                f"Version {old.number} may hold events that only its own state has, and that would "
+                f"be lost: {reason}.",
+                "Wait until `tablegate status` says ready. In the mode gate.consistency = "
+                '"continuous" some are always held: first run `tablegate upgrade` with --set '
+                "gate.consistency=startup, then --reload-table with the mode that you want.",
+                Exit.REFUSED,
+            )
+
+    def _require_not_restarted(self, job_id: str, restarts: int) -> None:
+        if self._engine.restarts(job_id) != restarts:
+            raise DeployError(
+                f"Job {job_id} was restarted while it was being stopped, and may have held events "
+                "again.",
+                "Try again.",
+            )
+
+    def _readable(self, path: str) -> Savepoint:
+        found = self._engine.read_savepoint(path)
+        if found is None:
+            raise DeployError(
+                f"Savepoint {path} cannot be read from this machine, so the stream's offsets in it "
+                "cannot be handed over.",
+                "Run the command where the savepoints can be read.",
+            )
+        return found
+
+    # ------------------------------------------------------------------------------ endings
+
+    def _settle_alone(self, new: Version, outcome: Outcome) -> Version:
+        """The end where there is no version to go back to."""
+        if outcome.ready:
+            return self._journal.write(new.ended(Result.RUNNING))
+        reason = self._engine.scrub(new, outcome.reason)[:_REASON_LENGTH]
+        if outcome.alive:
+            self._journal.write(new.ended(Result.NOT_READY, reason))
+            raise DeployError(
+                f"Version {new.number} (job {new.job_id}) runs, and is not ready: {reason}.",
+                "Follow it with `tablegate status --wait`.",
+                Exit.NOT_READY,
+            )
+        self._cancel(new)
+        self._failed(new, reason)
+        raise DeployError(
+            f"Version {new.number} did not start: {reason}",
+            "Nothing of this job runs. `tablegate deployments` lists savepoints to start from.",
+            Exit.DOWN,
+        )
+
+    def _settle(self, new: Version, old: Version, savepoint: str, outcome: Outcome) -> Version:
+        """The end where the old version can be started again from ``savepoint``."""
+        if outcome.ready:
+            new = self._journal.write(new.ended(Result.RUNNING))
+            self._journal.write(old.ended(Result.REPLACED))
+            return new
+        reason = self._engine.scrub(new, outcome.reason)[:_REASON_LENGTH]
+        self._engine.say(f"Version {new.number} is not ready: {reason}")
+        self._cancel(new)
+        self._failed(new, reason)
+        again = self.copy(old, "rollback")
+        again = self._journal.write(replace(again, reason=f"version {new.number}: {reason}"))
+        self._engine.say(f"Rolling back: version {again.number} is version {old.number} again.")
+        try:
+            again, back = self._start(again, savepoint, before_code=new.code)
+        except TablegateError as error:
+            back = Outcome(ready=False, alive=False, reason=str(error))
+            again = self._latest(again)
+        return self._rolled_back(new, again, old, savepoint, reason, back)
+
+    def _rolled_back(
+        self,
+        new: Version,
+        again: Version,
+        old: Version,
+        savepoint: str,
+        reason: str,
+        back: Outcome,
+    ) -> Version:
+        if not back.ready and not back.alive:
+            why = self._engine.scrub(again, back.reason)[:_REASON_LENGTH]
+            self._cancel(again)
+            self._failed(again, why)
+            raise DeployError(
+                f"Version {new.number} did not become ready ({reason}), and version {old.number} "
+                f"did not start again ({why}). Nothing of this job runs.",
+                f"Its state is in {savepoint}: `tablegate rollback --to {old.number} --savepoint "
+                f"{savepoint}` once the cause is removed.",
+                Exit.DOWN,
+            )
+        self._journal.write(
+            again.ended(Result.RUNNING if back.ready else Result.NOT_READY, again.reason)
+        )
+        self._journal.write(old.ended(Result.REPLACED))
+        state = "is ready" if back.ready else f"runs, and is not ready yet ({back.reason})"
+        raise DeployError(
+            f"Rolled back. Version {new.number} did not become ready: {reason}",
+            f"Version {again.number}, which is version {old.number} again, {state} "
+            f"(job {again.job_id}).",
+            Exit.ROLLED_BACK,
+        )
+
+    def _cancel(self, version: Version) -> None:
+        if not version.job_id:
+            return
+        try:
+            self._engine.cancel(version.job_id)
+        except TablegateError as error:
+            self._engine.say(f"Job {version.job_id} was not cancelled: {error}")
+
+    def _failed(self, version: Version, reason: str) -> None:
+        latest = self._latest(version)
+        text = self._engine.scrub(version, reason)[:_REASON_LENGTH]
+        self._journal.write(latest.ended(Result.FAILED, text))
+
+    def _latest(self, version: Version) -> Version:
+        """The version as the journal has it: a step may have written before it failed."""
+        written = [one for one in self._journal.versions() if one.number == version.number]
+        return written[0] if written else version
+
+
+def target_of_rollback(versions: Sequence[Version], to: int | None) -> Version:
+    """The version that a rollback starts again.
+
+    Raises:
+        DeployError: there is none, or none of that number.
+    """
+    if to is not None:
+        for version in versions:
+            if version.number == to:
+                return version
+        raise DeployError(
+            f"There is no version {to}.", "`tablegate deployments` lists them.", Exit.REFUSED
+        )
+    now = current(versions)
+    last = now or (versions[-1] if versions else None)
+    found = before(versions, last.number) if last else None
+    if found is None:
+        raise DeployError(
+            "There is no earlier version that ran.",
+            "`tablegate deployments` lists them; choose one with --to.",
+            Exit.REFUSED,
+        )
+    return found

@@ -1,0 +1,309 @@
+"""The real `Engine`: Flink through REST and its command line, Kafka through its admin client."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.uids import JOIN
+from ops import flink_run
+from ops.cluster import Cluster, ask, on_this_host
+from ops.deploy import offsets, packages, savepoints
+from ops.deploy.actions import Budget, Outcome
+from ops.deploy.errors import DeployError
+from ops.deploy.failures import explain
+from ops.deploy.journal import Journal, Version, now_ms
+from ops.deploy.savepoints import Savepoint
+from ops.deploy.secrets import Scrubber
+from ops.paths import VENV_PYTHON
+from ops.stack.flink import FlinkCluster
+from ops.stack.processes import wait_until
+from ops.status.model import Phase, Status
+from ops.status.reader import find
+from ops.status.watch import Watch
+
+_ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
+# A new version that is restarted so often before it was ready once has a fault of its own.
+_TOO_MANY_RESTARTS = 3
+_WORKERS_S = 180.0
+_RELEASE_S = 60.0
+_SUBMIT_S = 300.0
+_OPEN = frozenset({Phase.STALE, Phase.CATCHING_UP, Phase.READY})
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """How the workers run Python, and how they are made to forget old code."""
+
+    python: str = str(VENV_PYTHON)
+    thread_mode: bool = True
+    restart_command: str = ""
+    fresh: bool = False
+    """Whether the new version gets TaskManagers that have run nothing."""
+
+
+class FlinkEngine:
+    """Does what `ops.deploy.actions` decides.
+
+    Args:
+        cluster: where the job runs.
+        journal: the job's.
+        workers: see there.
+        savepoint_timeout_s: how long a savepoint may take, in seconds.
+        say: prints a line for the person who waits.
+        each: is shown every status while something is waited for.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        journal: Journal,
+        workers: Workers,
+        *,
+        savepoint_timeout_s: float,
+        say: Callable[[str], None],
+        each: Callable[[Status], None],
+    ) -> None:
+        self._cluster = cluster
+        self._journal = journal
+        self._workers = workers
+        self._savepoint_timeout_s = savepoint_timeout_s
+        self._say = say
+        self._each = each
+        self._read: dict[str, Savepoint] = {}
+
+    # ------------------------------------------------------------------------------ jobs
+
+    def running(self, name: str) -> list[str]:
+        """Ids of the jobs of that name that have not ended."""
+        listed = flink_run.jobs(self._cluster)
+        return [e["jid"] for e in listed if e["name"] == name and e["state"] not in _ENDED]
+
+    def submit(
+        self, version: Version, savepoint: str, extra: Sequence[str] = (), *, table_only: bool
+    ) -> str:
+        """Submit the version with its own package and entry, and return the job's id."""
+        folder = self._journal.files(version)
+        package = folder / version.package
+        config = folder / "config.toml"
+        config.write_text(version.config)
+        submission: flink_run.Submission = {
+            "config": config,
+            "overrides": [*version.overrides, *extra],
+            "entry": packages.entry(package, folder),
+            "from_savepoint": savepoint or None,
+            "extra_python_files": [folder / name for name in version.python_files],
+            "job_arguments": ["--table-only"] if table_only else [],
+            "package_zip": package,
+            "worker_python": self._workers.python,
+        }
+        return flink_run.submit(self._cluster, timeout_s=_SUBMIT_S, **submission)
+
+    def stop(self, job_id: str) -> str:
+        """Stop the job with a savepoint, never draining, and return its path."""
+        return flink_run.stop_with_savepoint(
+            self._cluster, job_id, deadline_s=self._savepoint_timeout_s
+        )
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel the job; one that has ended is no error."""
+        flink_run.cancel(self._cluster, job_id)
+
+    def restarts(self, job_id: str) -> int:
+        """The attempt of the join's tasks: grows with each restart, and outlives the job."""
+        vertices = ask(self._cluster, "GET", f"/jobs/{job_id}")["vertices"]
+        join = next((v["id"] for v in vertices if JOIN.name in v["name"]), None)
+        if join is None:
+            return 0
+        subtasks = ask(self._cluster, "GET", f"/jobs/{job_id}/vertices/{join}")["subtasks"]
+        return max((int(subtask["attempt"]) for subtask in subtasks), default=0)
+
+    # ------------------------------------------------------------------------------ waiting
+
+    def wait_ready(self, version: Version, job_id: str, budget: Budget, stream_at: str) -> Outcome:
+        """Wait until the gate is open and the stream's lag under its budget."""
+        found = self.read_savepoint(stream_at)
+        topic = version.settings().stream.topic
+        return self._wait(
+            version,
+            job_id,
+            lambda status: status.ready,
+            budget.timeout_s,
+            budget.max_lag,
+            savepoints.stream_offsets(found, topic) if found else {},
+        )
+
+    def wait_loaded(self, version: Version, job_id: str, timeout_s: float) -> Outcome:
+        """Wait until the gate is open; a run without a stream has no lag to look at."""
+        return self._wait(version, job_id, lambda status: status.phase in _OPEN, timeout_s, 0, {})
+
+    def _wait(
+        self,
+        version: Version,
+        job_id: str,
+        wanted: Callable[[Status], bool],
+        timeout_s: float,
+        max_lag: int,
+        stream_from: Mapping[int, int],
+    ) -> Outcome:
+        def done(status: Status) -> bool:
+            worn_out = status.reading.restarts >= _TOO_MANY_RESTARTS
+            return wanted(status) or not status.alive or worn_out
+
+        watch = Watch(
+            self._cluster, job_id, version.settings(), max_lag=max_lag, stream_from=stream_from
+        )
+        try:
+            status, settled = watch.until(done, timeout_s=timeout_s, each=self._each)
+        finally:
+            watch.close()
+        if settled and wanted(status):
+            return Outcome(ready=True, alive=True)
+        restarts = status.reading.restarts
+        if restarts or not status.alive:
+            trace = status.reading.failure or flink_run.failure(self._cluster, job_id)
+            reason = f"{status.phase} after {restarts} restarts: "
+            reason += explain(trace, self.uids(version)) if trace else "no failure is recorded"
+            return Outcome(ready=False, alive=status.alive and not settled, reason=reason)
+        return Outcome(
+            ready=False, alive=True, reason=f"after {timeout_s:g} s it is {not_ready(status)}"
+        )
+
+    def holds_events(self, version: Version, job_id: str) -> str:
+        """Why events would be lost if the job's state were left behind; "" when none would."""
+        settings = version.settings()
+        watch = Watch(self._cluster, job_id, settings)
+        try:
+            # What the gate let go is counted a moment later.
+            status, _ = watch.until(
+                lambda status: not held_reason(status, continuous=False), timeout_s=_RELEASE_S
+            )
+        finally:
+            watch.close()
+        mode = getattr(settings.gate, "consistency", "startup")
+        return held_reason(status, continuous=mode == "continuous")
+
+    # ------------------------------------------------------------------------------ savepoints
+
+    def read_savepoint(self, path: str) -> Savepoint | None:
+        """The savepoint; None when it is a file of another machine."""
+        if (
+            savepoints.is_local_file(path)
+            and not on_this_host(self._cluster)
+            and not Path(savepoints.local_path(path)).exists()
+        ):
+            return None
+        # Read once: it does not change, and each reading starts a JVM.
+        if path not in self._read:
+            self._read[path] = savepoints.read(self._cluster, path)
+        return self._read[path]
+
+    def latest_checkpoint(self, job_id: str) -> str:
+        """The newest retained checkpoint of a job that the cluster still knows; "" for none."""
+        if find(self._cluster, job_id) is None:
+            return ""
+        latest = ask(self._cluster, "GET", f"/jobs/{job_id}/checkpoints")["latest"]["completed"]
+        return str(latest["external_path"]) if latest and not latest.get("discarded") else ""
+
+    def uids(self, version: Version) -> Mapping[str, str]:
+        """The version's uids, each with its operator's name."""
+        return packages.uids(self._journal.files(version) / version.package)
+
+    def hand_over_offsets(self, old: Version, new: Version, savepoint: Savepoint) -> None:
+        """See to it that the new version's group stands where the savepoint does in the stream."""
+        self._say(offsets.hand_over(old.settings(), new.settings(), savepoint))
+
+    # ------------------------------------------------------------------------------ workers
+
+    def renew_workers(self, before_code: str, after_code: str) -> None:
+        """Restart the TaskManagers where they would go on with the old code."""
+        workers = self._workers
+        if not before_code or before_code == after_code or not workers.thread_mode:
+            return
+        if workers.fresh:
+            return
+        before = self._slots()
+        self._say("The workers' code changed: restarting the TaskManagers ...")
+        if workers.restart_command:
+            self._run(workers.restart_command)
+        elif isinstance(self._cluster, FlinkCluster):
+            for number in self._cluster.taskmanagers():
+                self._cluster.kill_taskmanager(number)
+                self._cluster.start_taskmanager(wait=False)
+            self._cluster.wait_for_taskmanagers(deadline_s=_WORKERS_S)
+        else:
+            raise DeployError(
+                "The workers' code changed, and nothing restarts the TaskManagers.",
+                "Give --restart-workers COMMAND.",
+            )
+        wait_until(
+            lambda: self._slots() >= before,
+            deadline_s=_WORKERS_S,
+            what=f"{before} slots after the TaskManagers' restart",
+            give_up=lambda: None,
+        )
+
+    def _slots(self) -> int:
+        return int(ask(self._cluster, "GET", "/overview")["slots-total"])
+
+    def _run(self, command: str) -> None:
+        try:
+            done = subprocess.run(
+                shlex.split(command), capture_output=True, text=True, timeout=600, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise DeployError(f"`{command}` failed: {error}.", "Correct the command.") from error
+        if done.returncode:
+            raise DeployError(
+                f"`{command}` exited with {done.returncode}: {(done.stdout + done.stderr)[-500:]}",
+                "Correct the command.",
+            )
+
+    # ------------------------------------------------------------------------------ the rest
+
+    def scrub(self, version: Version, text: str) -> str:
+        """The text without the values of the environment variables that the version refers to."""
+        return Scrubber((version.config, *version.overrides), os.environ)(text)
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits."""
+        self._say(text)
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return now_ms()
+
+
+# ------------------------------------------------------------------------------------ decisions
+
+
+def not_ready(status: Status) -> str:
+    """What keeps a living job from being ready, for the reason of a rollback."""
+    parts = [str(status.phase)]
+    if status.phase in {Phase.LOADING, Phase.STALLED, Phase.SHORT} and status.slowest:
+        slow = status.slowest
+        why = "" if slow.why in {"", "rows left"} else f" ({slow.why})"
+        parts.append(f"{status.reading.table_topic}[{slow.number}] is short by {slow.left}{why}")
+    if status.phase is Phase.CATCHING_UP:
+        parts.append(f"the stream's lag is {'unknown' if status.lag is None else status.lag}")
+    parts += status.reading.notes
+    return ", ".join(parts)
+
+
+def held_reason(status: Status, *, continuous: bool) -> str:
+    """Why the job may hold events; "" when it cannot.
+
+    While the gate is shut there may be some that an earlier attempt held, which no counter of this
+    one knows. Once it is open, all that were held are released.
+    """
+    if continuous:
+        return 'gate.consistency is "continuous": each event waits a moment in the state'
+    if status.phase not in _OPEN:
+        return f"it is {status.phase}"
+    if status.held is None:
+        return "the counters of held events are not there"
+    return f"{status.held} are being released" if status.held else ""

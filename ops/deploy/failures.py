@@ -1,0 +1,58 @@
+"""From the stack trace of a job that did not come up to what a person on call can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ops.deploy.operator_ids import operator_id
+from ops.deploy.savepoints import WAY_OUT
+
+_FILE = re.compile(r"(?:FileNotFoundException|NoSuchFileException): (\S+)")
+_SHORT = re.compile(r"(EOFException|CorruptedException|Corruption|StreamCorruptedException)")
+_RESTORE = re.compile(
+    r"Could not restore (?:keyed|operator) state backend|Failed to restore|BackendBuildingException"
+    r"|Exception while (?:creating|restoring)|Cannot find (?:checkpoint|meta data)"
+)
+_UNCLAIMED = re.compile(r"Cannot map checkpoint/savepoint state for operator ([0-9a-f]{32})")
+_MAX_PARALLELISM = re.compile(r"[Mm]ax(?:imum)? parallelism[^\n]*")
+_OURS = re.compile(
+    r"(?:udfs\.core\.errors\.)?(TargetError|StaleCodeError|PreflightError): ([^\n]+)"
+)
+_CAUSE = re.compile(r"^Caused by: ([^\n]+)$", re.MULTILINE)
+_LENGTH = 600
+
+
+def explain(trace: str, uids: Iterable[str] = ()) -> str:
+    """The cause of a failed start and the way out, in a sentence or two.
+
+    Args:
+        trace: the job's failure as Flink reports it, or what `flink run` printed.
+        uids: those of the version, to name an operator by.
+    """
+    if match := _OURS.search(trace):
+        return match[2].strip()[:_LENGTH]
+    if match := _UNCLAIMED.search(trace):
+        names = {operator_id(uid): uid for uid in uids}
+        who = names.get(match[1], match[1])
+        return (
+            f"the savepoint has state of operator {who}, which this version does not have. Deploy "
+            "a version that has it, or use `tablegate upgrade --reload-table`."
+        )
+    if _RESTORE.search(trace) or "restore" in trace.lower():
+        if match := _FILE.search(trace):
+            return f"the state file {match[1].rstrip(':')} is missing. {WAY_OUT}"
+        if match := _SHORT.search(trace):
+            return f"a state file is damaged ({match[1]}: {last_cause(trace)}). {WAY_OUT}"
+        if match := _MAX_PARALLELISM.search(trace):
+            return (
+                f"{match[0].strip()[:_LENGTH]}. job.max_parallelism cannot change with a savepoint."
+            )
+    return last_cause(trace)
+
+
+def last_cause(trace: str) -> str:
+    """The innermost cause that a Java stack trace names; its first line when it names none."""
+    causes = _CAUSE.findall(trace)
+    first = next((line.strip() for line in trace.splitlines() if line.strip()), "")
+    return (causes[-1] if causes else first)[:_LENGTH]
