@@ -36,6 +36,8 @@ _DRY_LOAD = (
     "    sys.exit(str(error))\n"
 )
 _DRY_LOAD_S = 120
+# A running job deletes its older checkpoints, perhaps the one that is being read.
+_LOOKS_AT_CHECKPOINT = 3
 
 
 class Printer:
@@ -145,11 +147,11 @@ class Session:
             self._printer.say(
                 f"Version {old.number} does not run; going on from {savepoint or 'nothing'}."
             )
-        # A running version's newest checkpoint stands in for the savepoint that it has yet to give.
-        look_at = self._engine.latest_checkpoint(old.job_id) if running else savepoint
-        if reload_table:
-            look_at = ""
+        look_at = "" if running or reload_table else savepoint
         found = self._checks(new, savepoint=look_at, old=old, beside=reload_table)
+        if running and not reload_table:
+            found.append(self._state_of_running(new, old))
+            self._printer.check(found[-1])
         if not self._go_on(new, found):
             return None
         if reload_table:
@@ -352,6 +354,26 @@ class Session:
                     )
                 )
         return found
+
+    def _state_of_running(self, new: Version, old: Version) -> Check:
+        """Whether the new version takes the state of the running one, by its newest checkpoint.
+
+        The savepoint itself is looked at once it is there; but then the old version is stopped.
+        """
+        for _ in range(_LOOKS_AT_CHECKPOINT):
+            path = self._engine.latest_checkpoint(old.job_id)
+            if not path:
+                break
+            uids, most = self._engine.uids(new), new.settings().job.max_parallelism
+            checked, read = checks.savepoint(self._cluster, path, uids, most)
+            if read is not None:
+                # Its files may go while one looks: the running job makes newer ones.
+                return next(check for check in checked if check.name == "uids")
+        return checks.warn(
+            "uids",
+            f"no checkpoint of job {old.job_id} could be looked at",
+            "The savepoint is looked at before the new version starts from it.",
+        )
 
     def _go_on(self, new: Version, found: Sequence[Check]) -> bool:
         refused = any(check.verdict is Verdict.REFUSED for check in found)

@@ -1,0 +1,140 @@
+"""The journal's files, and what is kept out of them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ops.deploy.errors import DeployError
+from ops.deploy.journal import Journal, Result, Version, before, current
+from ops.deploy.secrets import Scrubber, plain_secrets, storable
+
+
+def version(number: int, result: Result, copy_of: int | None = None, job: str = "j") -> Version:
+    return Version(
+        number, "orders", "upgrade", 7, "[job]\n", ("a=b",), job_id=job, copy_of=copy_of
+    ).ended(result)
+
+
+def test_a_version_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    journal = Journal("Orders / EU", tmp_path)
+    written = journal.write(version(1, Result.RUNNING).stopped("s3://b/sp-1", 9))
+    assert journal.versions() == [written]
+    assert journal.folder.parent == tmp_path
+    assert [path.name for path in journal.folder.iterdir()] == ["0001.json"]
+    assert journal.next_number() == 2
+
+
+def test_a_file_that_is_not_ours_is_named(tmp_path: Path) -> None:
+    journal = Journal("orders", tmp_path)
+    journal.write(version(1, Result.RUNNING))
+    (journal.folder / "0002.json").write_text("{}")
+    with pytest.raises(DeployError, match=r"0002\.json"):
+        journal.versions()
+
+
+def test_two_commands_do_not_change_one_job_at_once(tmp_path: Path) -> None:
+    journal = Journal("orders", tmp_path)
+    with (
+        journal.alone(),
+        pytest.raises(DeployError, match="Another tablegate command"),
+        Journal("orders", tmp_path).alone(),
+    ):
+        pass
+    with journal.alone():
+        assert journal.versions() == []
+
+
+def test_the_current_version_is_the_last_one_that_nothing_replaced() -> None:
+    replaced, running = version(1, Result.REPLACED), version(2, Result.RUNNING)
+    failed = version(3, Result.FAILED)
+    assert current([]) is None
+    assert current([replaced, running, failed]) == running
+    starting = version(3, Result.STARTING)
+    assert current([replaced, running, starting]) == starting
+    never_submitted = version(3, Result.STARTING, job="")
+    assert current([replaced, running, never_submitted]) == running
+    assert current([failed]) is None
+
+
+def test_the_way_back_leads_to_the_last_one_that_had_run() -> None:
+    versions = [
+        version(1, Result.REPLACED),
+        version(2, Result.FAILED),
+        version(3, Result.REPLACED),
+        version(4, Result.RUNNING),
+    ]
+    found = before(versions, 4)
+    assert found is not None
+    assert found.number == 3
+    back = [*versions[:3], version(4, Result.REPLACED), version(5, Result.RUNNING, copy_of=3)]
+    found = before(back, 5)
+    assert found is not None
+    assert found.number == 1
+    assert before(versions, 1) is None
+
+
+# --------------------------------------------------------------------------------------- secrets
+
+REFERENCES = """
+# password = "old-one"
+[kafka.properties]
+"sasl.jaas.config" = 'X required username="orders" password="${env:PW}";'
+"ssl.key.password" = "${env:PW}"
+"sasl.mechanism" = "SCRAM-SHA-512"
+"ssl.keystore.location" = "/etc/x.p12"
+"sasl.login.connect.timeout.ms" = "1000"
+"""
+
+
+def test_references_and_names_are_no_secrets() -> None:
+    assert plain_secrets(storable(REFERENCES), ["job.name=x", "stream.topic=tokens"]) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "named"),
+    [
+        ('kafka.properties."ssl.key.password" = "hunter2"', [], "ssl.key.password"),
+        (
+            'kafka.properties."sasl.jaas.config" = \'X required password="hunter2";\'',
+            [],
+            "jaas",
+        ),
+        ('kafka.librdkafka."sasl.password" = "a${env:X}"', [], "sasl.password"),
+        ("", ["kafka.properties.ssl.key.password=hunter2"], "--set"),
+        ('a = 1  # password = "hunter2"', [], "line 1"),
+        ('kafka.bootstrap_servers = "x://u:hunter2@h:1"', [], "bootstrap_servers"),
+    ],
+)
+def test_a_plain_secret_is_found(config: str, overrides: list[str], named: str) -> None:
+    (found,) = plain_secrets(config, overrides)
+    assert named in found
+    assert "hunter2" not in found
+
+
+def test_comments_are_not_stored_and_values_are() -> None:
+    kept = storable(REFERENCES)
+    assert "old-one" not in kept
+    assert tomllib.loads(kept) == tomllib.loads(REFERENCES)
+    tricky = 'a = """\n# not a comment\n"""\n'
+    assert storable(tricky) == tricky
+
+
+def test_the_scrubber_knows_the_values_of_the_variables_that_are_referred_to() -> None:
+    scrub = Scrubber([REFERENCES], {"PW": "hunter2", "OTHER": "visible"})
+    assert scrub("login hunter2 visible") == "login *** visible"
+    assert Scrubber([REFERENCES], {"PW": "a"})("a b") == "a b"
+
+
+def test_what_is_written_has_the_reference_and_not_the_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PW", "hunter2")
+    journal = Journal("orders", tmp_path)
+    journal.write(Version(1, "orders", "deploy", 1, storable(REFERENCES)))
+    text = (journal.folder / "0001.json").read_text()
+    assert "hunter2" not in text
+    assert "${env:PW}" in json.loads(text)["config"]

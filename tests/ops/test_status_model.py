@@ -1,0 +1,215 @@
+"""What the numbers of a job mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ops.deploy.engine import held_reason, not_ready
+from ops.status import partitions, screen
+from ops.status.model import Exit, Phase, Progress, Reading, judge, watched
+from ops.status.reader import duration_ms
+from udfs.core.gate import Target
+
+NOW = 1_800_000_000_000
+RUNNING = Reading(
+    at_ms=NOW,
+    job_id="0" * 32,
+    name="orders",
+    state="RUNNING",
+    tasks_running=True,
+    attempt_ms=600_000,
+    watermark_ms=NOW - 200,
+    table_topic="customers",
+    stream_topic="orders",
+    table_offsets={0: 99, 1: 49},
+    table_goals={0: Target(0, 100, 99), 1: Target(0, 51, 49)},
+    stream_offsets={0: 999},
+    stream_goals={0: Target(0, 1000, 999)},
+    counters={"hits": 90, "misses": 10, "held_events": 5, "released_events": 5},
+)
+LOADING = replace(
+    RUNNING, watermark_ms=-1, table_offsets={0: 24, 1: 49}, stream_offsets={0: -1}, counters={}
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "phase", "code"),
+    [
+        ({}, Phase.READY, Exit.READY),
+        ({"state": ""}, Phase.ABSENT, Exit.DEAD),
+        ({"state": "CREATED"}, Phase.STARTING, Exit.NOT_READY),
+        ({"tasks_running": False}, Phase.STARTING, Exit.NOT_READY),
+        ({"tasks_running": False, "restarts": 1}, Phase.RESTARTING, Exit.NOT_READY),
+        ({"state": "RESTARTING"}, Phase.RESTARTING, Exit.NOT_READY),
+        ({"state": "SUSPENDED"}, Phase.RESTARTING, Exit.NOT_READY),
+        ({"watermark_ms": None}, Phase.STARTING, Exit.NOT_READY),
+        # Flink's lowest watermark, before the gate said anything.
+        ({"watermark_ms": -(2**63)}, Phase.LOADING, Exit.NOT_READY),
+        ({"watermark_ms": 0}, Phase.SHORT, Exit.NOT_READY),
+        ({"watermark_ms": NOW - 60_001}, Phase.STALE, Exit.NOT_READY),
+        ({"watermark_ms": NOW - 60_000}, Phase.READY, Exit.READY),
+        ({"stream_offsets": {0: 898}}, Phase.CATCHING_UP, Exit.NOT_READY),
+        ({"stream_offsets": {0: 899}}, Phase.READY, Exit.READY),
+        ({"state": "FINISHED"}, Phase.STOPPED, Exit.DEAD),
+        ({"state": "CANCELED"}, Phase.STOPPED, Exit.DEAD),
+        ({"state": "FAILED"}, Phase.FAILED, Exit.DEAD),
+    ],
+)
+def test_each_phase_and_its_exit_code(change: dict[str, Any], phase: Phase, code: Exit) -> None:
+    status = judge(replace(RUNNING, **change), max_lag=100)
+    assert (status.phase, status.exit_code) == (phase, code)
+
+
+def test_a_long_load_is_alive_and_not_ready() -> None:
+    status = judge(LOADING)
+    assert status.phase is Phase.LOADING
+    assert status.alive
+    assert not status.ready
+
+
+def test_numbers_that_may_be_of_the_attempt_before_say_nothing() -> None:
+    after = replace(RUNNING, restarts=1, attempt_ms=19_000, refresh_ms=10_000)
+    assert judge(after).phase is Phase.RESTARTING
+    assert judge(replace(after, attempt_ms=20_000)).phase is Phase.READY
+    assert judge(replace(after, restarts=0)).phase is Phase.READY
+
+
+def test_a_lag_that_is_not_known_is_not_under_budget() -> None:
+    unknown = replace(RUNNING, stream_offsets={0: -1})
+    assert judge(unknown).phase is Phase.CATCHING_UP
+    assert judge(replace(unknown, pending=7)).lag == 7
+    assert judge(replace(unknown, pending=7)).phase is Phase.READY
+    assert judge(replace(unknown, stream_from={0: 1000})).phase is Phase.READY
+    assert judge(replace(unknown, stream_from={0: 10}), max_lag=100).lag == 990
+    # Nothing was ever written: nothing to know.
+    empty = replace(unknown, stream_goals={0: Target(0, 0, None)})
+    assert judge(empty).lag == 0
+
+
+def test_without_the_brokers_flinks_own_lag_has_to_do() -> None:
+    blind = replace(RUNNING, stream_goals={}, table_goals={}, pending=3)
+    assert (judge(blind).lag, judge(blind).phase) == (3, Phase.READY)
+
+
+def test_transaction_markers_at_the_end_are_no_lag() -> None:
+    marked = replace(RUNNING, stream_goals={0: Target(0, 1002, 999)})
+    assert judge(marked).lag == 0
+
+
+# ------------------------------------------------------------------------------------- the table
+
+
+def test_percent_counts_offsets_and_is_not_a_hundred_before_the_gate_is_open() -> None:
+    status = judge(LOADING)
+    assert status.percent == pytest.approx(50.0)
+    all_read = replace(LOADING, table_offsets={0: 99, 1: 49})
+    assert judge(all_read).percent == pytest.approx(99.9)
+    assert judge(RUNNING).percent == 100.0
+
+
+def test_an_open_gate_s_unread_partition_is_loaded_and_a_shut_one_s_unknown() -> None:
+    warm = replace(LOADING, restored=True, table_offsets={0: -1, 1: 49})
+    (zero, one) = judge(warm).table
+    assert (zero.position, zero.left, zero.percent) == (None, None, None)
+    assert one.percent == 100.0
+    (cold, _) = judge(replace(warm, restored=False)).table
+    assert (cold.position, cold.left, cold.percent) == (0, 100, 0.0)
+    (opened, _) = judge(replace(warm, watermark_ms=NOW)).table
+    assert (opened.left, opened.percent) == (0, 100.0)
+
+
+def test_an_unfinished_transaction_and_a_moved_end_are_named() -> None:
+    waiting = replace(
+        LOADING, table_goals={0: Target(0, 100, None, waiting=True), 1: Target(0, 10, 9)}
+    )
+    zero, one = judge(waiting).table
+    assert (zero.left, zero.why) == (75, "unfinished transaction")
+    assert one.why == "the log ends at 10, and 50 offsets of it have been read"
+    assert judge(waiting).slowest == zero
+
+
+def test_partitions_share_the_rate_until_each_is_done() -> None:
+    table = (
+        partitions.Partition(0, 0, 100, 100, 100),
+        partitions.Partition(1, 0, 300, 300, 300),
+        partitions.Partition(2, 9, 9, 0, 9),
+    )
+    found = {p.number: p.eta_s for p in partitions.with_eta(table, 100.0)}
+    # 100 each at 50 a second; then 200 more at 100 a second.
+    assert found == {0: 2.0, 1: 4.0, 2: None}
+    assert all(p.eta_s is None for p in partitions.with_eta(table, 0.0))
+
+
+def test_what_was_watched_gives_the_rate_and_the_stall() -> None:
+    progress = watched(None, 1_000, NOW)
+    assert progress.rate(NOW + 1_000) is None
+    progress = watched(progress, 500, NOW + 5_000)
+    assert progress.rate(NOW + 5_000) == pytest.approx(100.0)
+    progress = watched(progress, 500, NOW + 30_000)
+    at = replace(LOADING, at_ms=NOW + 64_999)
+    assert judge(at, progress=progress).phase is Phase.LOADING
+    at = replace(LOADING, at_ms=NOW + 65_000)
+    assert judge(at, progress=progress).phase is Phase.STALLED
+    assert judge(at, progress=progress, stall_after_ms=90_000).phase is Phase.LOADING
+    # More to read than before is no progress.
+    more = watched(progress, 800, NOW + 40_000)
+    assert (more.moved_ms, more.first_left) == (NOW + 5_000, 800)
+    assert Progress(NOW, 5, 5, NOW).rate(NOW + 9_000) is None
+
+
+def test_one_look_knows_a_stall_by_flinks_rate_of_the_last_minute() -> None:
+    still = replace(LOADING, table_rate=0.0)
+    assert judge(still).phase is Phase.STALLED
+    assert judge(replace(still, attempt_ms=59_999)).phase is Phase.LOADING
+    assert judge(replace(still, table_rate=0.1)).phase is Phase.LOADING
+
+
+# ------------------------------------------------------------------------------------ for others
+
+
+def test_held_events_never_count_below_zero() -> None:
+    assert judge(RUNNING).held == 0
+    more = replace(RUNNING, counters={"held_events": 1, "released_events": 9})
+    assert judge(more).held == 0
+    assert judge(replace(RUNNING, counters={})).held is None
+    sized = {"held_events": 1, "released_events": 0, "held_bytes": 9, "released_bytes": 2}
+    assert judge(replace(RUNNING, counters=sized)).held_bytes == 7
+
+
+def test_events_may_be_held_unless_the_gate_is_open_and_all_are_released() -> None:
+    assert held_reason(judge(RUNNING), continuous=False) == ""
+    assert "continuous" in held_reason(judge(RUNNING), continuous=True)
+    assert "loading" in held_reason(judge(LOADING), continuous=False)
+    some = replace(RUNNING, counters={"held_events": 3, "released_events": 1})
+    assert held_reason(judge(some), continuous=False) == "2 are being released"
+    assert "not there" in held_reason(judge(replace(RUNNING, counters={})), continuous=False)
+
+
+def test_why_it_is_not_ready_names_the_partition_or_the_lag() -> None:
+    waiting = replace(LOADING, table_goals={0: Target(0, 100, None, waiting=True)})
+    assert "customers[0] is short by 75 (unfinished transaction)" in not_ready(judge(waiting))
+    behind = replace(RUNNING, stream_offsets={0: 0})
+    assert "lag is 999" in not_ready(judge(behind, max_lag=1))
+
+
+def test_a_status_as_text_and_as_json() -> None:
+    status = judge(replace(LOADING, table_rate=10.0))
+    line = screen.one_line(status)
+    assert line.startswith("loading, table 50.0 %, 8 s left, slowest customers[0]: 75 left")
+    found = screen.as_json(judge(RUNNING))
+    assert (found["phase"], found["ready"], found["join"]["hit_rate"]) == ("ready", True, 0.9)
+    assert found["complete_until_ms"] == NOW - 200
+    assert found["table"]["partitions"][1]["left"] == 0
+
+
+def test_flinks_durations() -> None:
+    assert [duration_ms(text) for text in ("500 ms", "10 s", "10s", "1 min", "1000")] == [
+        500,
+        10_000,
+        10_000,
+        60_000,
+        1_000,
+    ]
