@@ -21,6 +21,8 @@ from udfs.core.errors import TablegateError
 # them apart.
 _LOAD_SUFFIX = ".table-load"
 _REASON_LENGTH = 2_000
+# However short the new version's time was: the old one has shown that it comes up.
+_BACK_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +314,7 @@ class Deployer:
         outcome = self._engine.wait_loaded(new, job_id, self._budget.load_timeout_s)
         if not outcome.ready:
             raise DeployError(
-                f"The table was not loaded: {outcome.reason}.",
+                f"The table was not loaded: {_sentence(outcome.reason)}",
                 "See `gate of` in the TaskManagers' logs.",
             )
         return self._engine.stop(job_id)
@@ -325,6 +327,7 @@ class Deployer:
         extra: Sequence[str] = (),
         before_code: str = "",
         stream_at: str = "",
+        budget: Budget | None = None,
     ) -> tuple[Version, Outcome]:
         if not savepoint:
             raise DeployError(
@@ -337,7 +340,9 @@ class Deployer:
         self._engine.say(f"Starting version {new.number} from {savepoint} ...")
         job_id = self._engine.submit(new, savepoint, extra, table_only=False)
         new = self._journal.write(replace(new, job_id=job_id))
-        return new, self._engine.wait_ready(new, job_id, self._budget, stream_at or savepoint)
+        return new, self._engine.wait_ready(
+            new, job_id, budget or self._budget, stream_at or savepoint
+        )
 
     def _require_usable(self, new: Version, path: str) -> None:
         found = self._engine.read_savepoint(path) if path else None
@@ -386,14 +391,15 @@ class Deployer:
         if outcome.alive:
             self._journal.write(new.ended(Result.NOT_READY, reason))
             raise DeployError(
-                f"Version {new.number} (job {new.job_id}) runs, and is not ready: {reason}.",
+                f"Version {new.number} (job {new.job_id}) runs, and is not ready: "
+                f"{_sentence(reason)}",
                 "Follow it with `tablegate status --wait`.",
                 Exit.NOT_READY,
             )
         self._cancel(new)
         self._failed(new, reason)
         raise DeployError(
-            f"Version {new.number} did not start: {reason}",
+            f"Version {new.number} did not start: {_sentence(reason)}",
             "Nothing of this job runs. `tablegate deployments` lists savepoints to start from.",
             Exit.DOWN,
         )
@@ -412,7 +418,8 @@ class Deployer:
         again = self._journal.write(replace(again, reason=f"version {new.number}: {reason}"))
         self._engine.say(f"Rolling back: version {again.number} is version {old.number} again.")
         try:
-            again, back = self._start(again, savepoint, before_code=new.code)
+            patient = replace(self._budget, timeout_s=max(self._budget.timeout_s, _BACK_S))
+            again, back = self._start(again, savepoint, before_code=new.code, budget=patient)
         except TablegateError as error:
             back = Outcome(ready=False, alive=False, reason=str(error))
             again = self._latest(again)
@@ -444,7 +451,7 @@ class Deployer:
         self._journal.write(old.ended(Result.REPLACED))
         state = "is ready" if back.ready else f"runs, and is not ready yet ({back.reason})"
         raise DeployError(
-            f"Rolled back. Version {new.number} did not become ready: {reason}",
+            f"Rolled back. Version {new.number} did not become ready: {_sentence(reason)}",
             f"Version {again.number}, which is version {old.number} again, {state} "
             f"(job {again.job_id}).",
             Exit.ROLLED_BACK,
@@ -467,6 +474,10 @@ class Deployer:
         """The version as the journal has it: a step may have written before it failed."""
         written = [one for one in self._journal.versions() if one.number == version.number]
         return written[0] if written else version
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "\n")) else f"{text}."
 
 
 def target_of_rollback(versions: Sequence[Version], to: int | None) -> Version:

@@ -125,7 +125,7 @@ def test_local_paths() -> None:
     ("trace", "expected"),
     [
         (
-            "Could not restore keyed state backend\nCaused by: FileNotFoundException: file:/sp/84c7 (No",
+            "Could not restore keyed state backend\nFileNotFoundException: file:/sp/84c7 (No",
             r"file:/sp/84c7 is missing.*--reload-table",
         ),
         (
@@ -133,7 +133,7 @@ def test_local_paths() -> None:
             r"damaged \(EOFException.*--reload-table",
         ),
         (
-            "Cannot map checkpoint/savepoint state for operator c1296ea38647353661e75623fc592c08 to",
+            f"Cannot map checkpoint/savepoint state for operator {operator_id('gated-join')} to",
             r"operator gated-join,",
         ),
         (

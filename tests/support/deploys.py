@@ -1,4 +1,4 @@
-"""Deploys of the main job in a test: `JoinJob`'s topics and settings, a journal of the test's own."""
+"""Deploys of the main job in a test: `JoinJob`'s topics and settings, a journal of its own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Deploys:
         return self._done(self.session().rescale(parallelism))
 
     def adopt(self) -> Version:
-        """Start the job without a load before it, as if it had been deployed: one start, not two."""
+        """Start the job as if it had been deployed, without the load: one start, not two."""
         self.job.start()
         new = self.version("deploy")
         return self.journal.write(replace(new, job_id=self.job.job_id).ended(Result.RUNNING))
