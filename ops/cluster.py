@@ -61,6 +61,10 @@ class Cluster(Protocol):
         """The variables with which Flink's scripts talk to this cluster."""
         ...
 
+    def overview(self) -> dict[str, Any]:
+        """What `/overview` of the REST interface says: taskmanagers, slots-total and more."""
+        ...
+
     def flink(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
         """Run Flink's command line against this cluster; raises StackError on a timeout."""
         ...
@@ -129,6 +133,14 @@ class RemoteCluster:
     def environment(self) -> dict[str, str]:
         """The variables with which Flink's scripts talk to this cluster."""
         return {"FLINK_HOME": str(self._home), "FLINK_CONF_DIR": str(self._conf_dir)}
+
+    def overview(self) -> dict[str, Any]:
+        """What `/overview` of the REST interface says: taskmanagers, slots-total and more.
+
+        Raises:
+            UnreachableError: the JobManager does not answer.
+        """
+        return ask(self, "GET", "/overview")
 
     def flink(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
         """Run Flink's command line against this cluster.

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from jobs.settings.secrets import is_secret
-from ops.cluster import Cluster
-from ops.cluster import ask as _ask
+from ops.cluster import Cluster, ask
 from ops.package import package
 from ops.paths import ROOT, UDFS_ZIP, VENV_PYTHON
 from udfs.core.errors import StackError
@@ -134,13 +133,13 @@ def job_state(cluster: Cluster, job_id: str) -> str:
     Raises:
         StackError: the cluster does not know the job or does not answer.
     """
-    return str(_ask(cluster, "GET", f"/jobs/{job_id}")["state"])
+    return str(ask(cluster, "GET", f"/jobs/{job_id}")["state"])
 
 
 def restarts(cluster: Cluster, job_id: str) -> int:
     """How often the job was restarted since it was submitted."""
     # A list, not an object: the one answer of that shape.
-    answer: Any = _ask(cluster, "GET", f"/jobs/{job_id}/metrics?get=numRestarts")
+    answer: Any = ask(cluster, "GET", f"/jobs/{job_id}/metrics?get=numRestarts")
     return int(answer[0]["value"]) if answer else 0
 
 
@@ -167,7 +166,7 @@ def wait_restarted(
 
 def busy_taskmanagers(cluster: Cluster) -> list[int]:
     """Numbers of the TaskManagers on which some slot is taken, for `kill_taskmanager`."""
-    listed = _ask(cluster, "GET", "/taskmanagers")["taskmanagers"]
+    listed = ask(cluster, "GET", "/taskmanagers")["taskmanagers"]
     return sorted(
         int(entry["id"].rpartition("-")[2])
         for entry in listed
@@ -177,7 +176,7 @@ def busy_taskmanagers(cluster: Cluster) -> list[int]:
 
 def failure(cluster: Cluster, job_id: str) -> str:
     """The last exception that the job ended or restarted with, with its stack; "" if none."""
-    history = _ask(cluster, "GET", f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+    history = ask(cluster, "GET", f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
     return str(history[0]["stacktrace"]) if history else ""
 
 
@@ -189,7 +188,7 @@ def wait_running(cluster: Cluster, job_id: str, *, deadline_s: float = 120) -> N
     """
     end = time.monotonic() + deadline_s
     while True:
-        job = _ask(cluster, "GET", f"/jobs/{job_id}")
+        job = ask(cluster, "GET", f"/jobs/{job_id}")
         states = {vertex["status"] for vertex in job["vertices"]}
         if job["state"] == "RUNNING" and states <= {"RUNNING", "FINISHED"}:
             return
@@ -245,10 +244,10 @@ def stop_with_savepoint(
     if target is not None:
         is_uri = isinstance(target, str) and "://" in target
         where["targetDirectory"] = target if is_uri else Path(target).resolve().as_uri()
-    trigger = _ask(cluster, "POST", f"/jobs/{job_id}/stop", **where)
+    trigger = ask(cluster, "POST", f"/jobs/{job_id}/stop", **where)
     end = time.monotonic() + deadline_s
     path = f"/jobs/{job_id}/savepoints/{trigger['request-id']}"
-    while (answer := _ask(cluster, "GET", path))["status"]["id"] != "COMPLETED":
+    while (answer := ask(cluster, "GET", path))["status"]["id"] != "COMPLETED":
         if time.monotonic() > end:
             raise StackError(
                 f"The savepoint of job {job_id} was not complete after {deadline_s:g} s.",
@@ -273,11 +272,11 @@ def cancel(cluster: Cluster, job_id: str, *, deadline_s: float = 60) -> None:
     """
     if job_state(cluster, job_id) in _ENDED:
         return
-    _ask(cluster, "PATCH", f"/jobs/{job_id}?mode=cancel")
+    ask(cluster, "PATCH", f"/jobs/{job_id}?mode=cancel")
     wait_state(cluster, job_id, "CANCELED", deadline_s=deadline_s)
 
 
 def jobs(cluster: Cluster) -> list[dict[str, Any]]:
     """Every job that the cluster remembers: `jid`, `name`, `state`, times in milliseconds."""
-    listed: list[dict[str, Any]] = _ask(cluster, "GET", "/jobs/overview")["jobs"]
+    listed: list[dict[str, Any]] = ask(cluster, "GET", "/jobs/overview")["jobs"]
     return listed

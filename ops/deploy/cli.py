@@ -281,6 +281,9 @@ def rollback(
 def rescale(
     *,
     parallelism: Annotated[int, typer.Option(min=1, help="Subtasks of the join.")],
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Without a savepoint; needs the adaptive scheduler.")
+    ] = False,
     job: JobName = None,
     timeout: Timeout = _TIMEOUT_S,
     savepoint_timeout: SavepointTimeout = _SAVEPOINT_TIMEOUT_S,
@@ -301,7 +304,9 @@ def rescale(
         rest_url,
         flink_home,
         options,
-        lambda session: session.rescale(parallelism),
+        lambda session: (
+            session.rescale_in_place(parallelism) if in_place else session.rescale(parallelism)
+        ),
     )
 
 

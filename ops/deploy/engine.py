@@ -25,6 +25,7 @@ from ops.stack.processes import wait_until
 from ops.status.model import Phase, Status
 from ops.status.reader import find
 from ops.status.watch import Watch
+from udfs.core.errors import StackError
 
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
 # A new version that is restarted so often before it was ready once has a fault of its own.
@@ -101,7 +102,13 @@ class FlinkEngine:
             "package_zip": package,
             "worker_python": self._workers.python,
         }
-        return flink_run.submit(self._cluster, timeout_s=_SUBMIT_S, **submission)
+        told = ""
+        try:
+            return flink_run.submit(self._cluster, timeout_s=_SUBMIT_S, **submission)
+        except StackError as error:
+            told, remedy = self.scrub(version, error.what), error.remedy
+        # Outside of the clause: the client's output would come along with the first error.
+        raise DeployError(told, remedy)
 
     def stop(self, job_id: str) -> str:
         """Stop the job with a savepoint, never draining, and return its path."""
@@ -167,7 +174,8 @@ class FlinkEngine:
         if restarts or not status.alive:
             trace = status.reading.failure or flink_run.failure(self._cluster, job_id)
             reason = f"{status.phase} after {restarts} restarts: "
-            reason += explain(trace, self.uids(version)) if trace else "no failure is recorded"
+            told = explain(trace, self.uids(version)) if trace else "no failure is recorded"
+            reason += self.scrub(version, told)
             return Outcome(ready=False, alive=status.alive and not settled, reason=reason)
         return Outcome(
             ready=False, alive=True, reason=f"after {timeout_s:g} s it is {not_ready(status)}"
@@ -184,8 +192,7 @@ class FlinkEngine:
             )
         finally:
             watch.close()
-        mode = getattr(settings.gate, "consistency", "startup")
-        return held_reason(status, continuous=mode == "continuous")
+        return held_reason(status, continuous=settings.gate.continuous)
 
     # ------------------------------------------------------------------------------ savepoints
 

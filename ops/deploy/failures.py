@@ -16,9 +16,7 @@ _RESTORE = re.compile(
 )
 _UNCLAIMED = re.compile(r"Cannot map checkpoint/savepoint state for operator ([0-9a-f]{32})")
 _MAX_PARALLELISM = re.compile(r"[Mm]ax(?:imum)? parallelism[^\n]*")
-_OURS = re.compile(
-    r"(?:udfs\.core\.errors\.)?(TargetError|StaleCodeError|PreflightError): ([^\n]+)"
-)
+_OURS = re.compile(r"(?:TargetError|NoAnswerError|StaleCodeError)(?:'>)?: ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: ([^\n]+)$", re.MULTILINE)
 _LENGTH = 600
 
@@ -31,7 +29,7 @@ def explain(trace: str, uids: Iterable[str] = ()) -> str:
         uids: those of the version, to name an operator by.
     """
     if match := _OURS.search(trace):
-        return match[2].strip()[:_LENGTH]
+        return match[1].strip()[:_LENGTH]
     if match := _UNCLAIMED.search(trace):
         names = {operator_id(uid): uid for uid in uids}
         who = names.get(match[1], match[1])

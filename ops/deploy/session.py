@@ -17,6 +17,7 @@ from ops.deploy.actions import Budget, Deployer, target_of_rollback
 from ops.deploy.checks import Check, Verdict
 from ops.deploy.engine import FlinkEngine, Workers
 from ops.deploy.errors import DeployError, Exit
+from ops.deploy.in_place import rescale_in_place
 from ops.deploy.journal import Journal, Result, Version, current, now_ms
 from ops.deploy.secrets import Scrubber, plain_secrets, storable
 from ops.paths import VENV_PYTHON
@@ -191,12 +192,24 @@ class Session:
         new = self._deployer.copy(self._current(), "rescale", [f"job.parallelism={parallelism}"])
         return self.upgrade(new, "", reload_table=False)
 
-    def rescaled_in_place(self, parallelism: int, job_id: str) -> Version:
-        """Write down that the running job was given another parallelism without a restart."""
+    def rescale_in_place(self, parallelism: int) -> Version:
+        """Give the running job another parallelism without a savepoint; its id stays.
+
+        Raises:
+            DeployError: the current version does not run.
+            StackError: the cluster refuses it, or it takes too long.
+        """
         old = self._current()
+        if old.job_id not in self._engine.running(self._journal.job):
+            raise DeployError(
+                f"Version {old.number} does not run.", "Use `tablegate upgrade`.", Exit.REFUSED
+            )
+        rescale_in_place(
+            self._cluster, old.job_id, parallelism, deadline_s=self._options.budget.timeout_s
+        )
         new = self._deployer.copy(old, "rescale in place", [f"job.parallelism={parallelism}"])
         new = self._journal.write(
-            replace(new, job_id=job_id, started_from=old.started_from).ended(Result.RUNNING)
+            replace(new, job_id=old.job_id, started_from=old.started_from).ended(Result.RUNNING)
         )
         self._journal.write(old.ended(Result.REPLACED, f"rescaled in place as {new.number}"))
         return new

@@ -20,12 +20,6 @@ MAX_LAG = 10_000
 """Default budget for the stream's lag, in records: less than a second of what one subtask joins
 (18,000 to 36,000 records a second, measured), so that under it the job keeps up."""
 
-MAX_TABLE_LAG_MS = 60_000
-"""As the setting gate.max_table_lag_ms, for a job whose settings are not at hand."""
-
-STALL_AFTER_MS = 60_000
-"""As the setting gate.stall_after_ms."""
-
 
 class Phase(StrEnum):
     """Where a job stands, from absent to ready."""
@@ -171,8 +165,8 @@ def judge(
     reading: Reading,
     *,
     max_lag: int = MAX_LAG,
-    max_table_lag_ms: int = MAX_TABLE_LAG_MS,
-    stall_after_ms: int = STALL_AFTER_MS,
+    max_table_lag_ms: int = 60_000,
+    stall_after_ms: int = 60_000,
     progress: Progress | None = None,
 ) -> Status:
     """The reading, judged.

@@ -27,6 +27,8 @@ _OFFSET = re.compile(r"KafkaSourceReader\.topic\.(.+)\.partition\.(\d+)\.current
 _COUNTERS = (
     "hits",
     "misses",
+    "not_loaded_misses",
+    "stale_table_misses",
     "dead_letters",
     "held_events",
     "released_events",
@@ -42,6 +44,8 @@ _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
 _AT_ONCE = 40
 # A broker that did not answer holds up each look at the job; so it is not asked at each.
 _ASK_BROKERS_AGAIN_S = 10.0
+# Of each question. A probe wants an answer soon, even if it is half of one.
+_PATIENCE_S = 5.0
 
 
 class Brokers:
@@ -68,8 +72,17 @@ class Brokers:
             return table, stream, self._committed(stream), ""
         except TablegateError as error:
             self._asked_in_vain = time.monotonic()
-            self._note = f"brokers: {error}"
+            self._note = f"brokers: {error}{self._leaderless()}"
             return {}, {}, {}, self._note
+
+    def _leaderless(self) -> str:
+        """Partitions of the table that nobody can read, where the brokers tell at least that."""
+        topic = self._settings.table.topic
+        try:
+            missing = self._resolvers[0].topic().leaderless if self._resolvers else ()
+        except TablegateError:
+            return ""
+        return f" No leader: {', '.join(f'{topic}[{p}]' for p in missing)}." if missing else ""
 
     def _connected(self) -> list[TargetResolver]:
         if not self._resolvers:
@@ -80,6 +93,8 @@ class Brokers:
                 self._held.enter_context(TargetResolver(client, side.topic, side.isolation_level))
                 for side in (settings.table, settings.stream)
             ]
+            for resolver in self._resolvers:
+                resolver.patience_s = _PATIENCE_S
         return self._resolvers
 
     def _committed(self, stream: Mapping[int, Target]) -> dict[int, int]:

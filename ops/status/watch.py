@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from jobs.settings import Settings
+from jobs.settings import GateSettings, Settings
 from ops.cluster import Cluster, UnreachableError
 from ops.status import model, partitions
 from ops.status.model import Phase, Progress, Status, watched
@@ -40,10 +40,9 @@ class Watch:
         self._reader = Reader(cluster, settings, stream_from)
         self._max_lag = max_lag
         self._progress: Progress | None = None
-        gate = settings.gate if settings else None
-        # Settings of an older version lack these.
-        self._table_lag_ms = getattr(gate, "max_table_lag_ms", model.MAX_TABLE_LAG_MS)
-        self._stall_ms = getattr(gate, "stall_after_ms", model.STALL_AFTER_MS)
+        gate = settings.gate if settings else GateSettings()
+        self._table_lag_ms = gate.max_table_lag_ms
+        self._stall_ms = gate.stall_after_ms
 
     def close(self) -> None:
         """Leave the brokers."""
