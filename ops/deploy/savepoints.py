@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.uids import JOIN
 from ops.cluster import Cluster
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.operator_ids import operator_id
@@ -79,11 +80,16 @@ def unclaimed(savepoint: Savepoint, uids: Mapping[str, str]) -> list[str]:
 
 
 def other_max_parallelism(savepoint: Savepoint, wanted: int) -> list[str]:
-    """The operators whose state was written with another number of key groups."""
+    """The operators whose state was written with another number of key groups.
+
+    One that has a single group is of an operator with a single task, whatever the job is told.
+    """
     return [
         f"{operator.uid or operator.id} has {operator.max_parallelism}"
         for operator in savepoint.operators
-        if operator.stateful and operator.max_parallelism != wanted
+        if operator.stateful
+        and operator.max_parallelism != wanted
+        and (operator.max_parallelism != 1 or operator.id == operator_id(JOIN.uid))
     ]
 
 

@@ -83,6 +83,8 @@ class Reading:
     savepoint that it started from, else those of the consumer group."""
     table_rate: float | None = None
     """Records a second that the table's source delivers, over the last minute."""
+    stream_from_end: bool = False
+    """Whether a partition without a record in this attempt was begun at its end."""
     pending: int | None = None
     """Records that Flink's stream source says are waiting."""
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -185,7 +187,12 @@ def judge(
     left = partitions.total_left(table)
     rate = progress.rate(reading.at_ms) if progress else None
     table = partitions.with_eta(table, rate or reading.table_rate)
-    stream = partitions.of_stream(reading.stream_offsets, reading.stream_from, reading.stream_goals)
+    stream = partitions.of_stream(
+        reading.stream_offsets,
+        reading.stream_from,
+        reading.stream_goals,
+        from_end=reading.stream_from_end,
+    )
     lag = partitions.lag(stream) if reading.stream_goals else None
     if lag is None:
         lag = reading.pending

@@ -82,7 +82,11 @@ def _why(target: Target, position: int | None, left: int | None) -> str:
 
 
 def of_stream(
-    read: Mapping[int, int], start: Mapping[int, int], targets: Mapping[int, Target]
+    read: Mapping[int, int],
+    start: Mapping[int, int],
+    targets: Mapping[int, Target],
+    *,
+    from_end: bool = False,
 ) -> tuple[Partition, ...]:
     """The stream topic's partitions, by number; see `of_table`.
 
@@ -90,6 +94,8 @@ def of_stream(
         read: the last offset read in this attempt, by partition; -1 for none.
         start: the offsets at which it goes on, which stand in where nothing was read.
         targets: what the brokers hold now.
+        from_end: whether a partition of which nothing is known was begun at its end, so that there
+            is nothing to read until a record comes.
     """
     found = []
     for number in sorted(set(read) | set(targets)):
@@ -103,7 +109,7 @@ def of_stream(
         left = None
         if position is not None:
             left = max(0, goal - max(position, target.begin))
-        elif not target.size:
+        elif not target.size or (from_end and number in read):
             left = 0
         found.append(Partition(number, position, goal, left, target.size))
     return tuple(found)

@@ -216,6 +216,7 @@ class Reader:
             stream_offsets=stream_offsets,
             stream_from={**committed, **self._stream_from},
             table_rate=self._rate(job_id, vertices),
+            stream_from_end=settings is not None and settings.stream.start == "latest",
             pending=self._pending(job_id, vertices),
             counters=self._counters(job_id, vertices),
             table_goals=table_goals,

@@ -77,6 +77,10 @@ def test_another_number_of_key_groups_is_refused() -> None:
     found = savepoint(state("gated-join", most=256))
     with pytest.raises(DeployError, match="gated-join has 256"):
         require_compatible(found, {"gated-join": ""}, 128)
+    with pytest.raises(DeployError, match="gated-join has 1"):
+        require_compatible(savepoint(state("gated-join", most=1)), {"gated-join": ""}, 128)
+    # What can only ever be one task.
+    require_compatible(savepoint(state("tick-window", most=1)), {"tick-window": ""}, 128)
 
 
 def test_a_damaged_savepoint_names_file_and_way_out() -> None:

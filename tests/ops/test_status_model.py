@@ -84,6 +84,9 @@ def test_a_lag_that_is_not_known_is_not_under_budget() -> None:
     assert judge(replace(unknown, pending=7)).phase is Phase.READY
     assert judge(replace(unknown, stream_from={0: 1000})).phase is Phase.READY
     assert judge(replace(unknown, stream_from={0: 10}), max_lag=100).lag == 990
+    assert judge(replace(unknown, stream_from_end=True)).lag == 0
+    # Not a partition that no task has taken yet.
+    assert judge(replace(unknown, stream_from_end=True, stream_offsets={})).lag is None
     # Nothing was ever written: nothing to know.
     empty = replace(unknown, stream_goals={0: Target(0, 0, None)})
     assert judge(empty).lag == 0
