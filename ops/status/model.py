@@ -86,7 +86,9 @@ class Reading:
     stream_from_end: bool = False
     """Whether a partition without a record in this attempt was begun at its end."""
     pending: int | None = None
-    """Records that Flink's stream source says are waiting."""
+    """Records that Flink's stream source says are waiting; it says so once it has read one."""
+    stream_silent: bool = False
+    """Whether each subtask of the stream's source has asked for records, and none has come."""
     counters: Mapping[str, int] = field(default_factory=dict)
     table_goals: Mapping[int, Target] = field(default_factory=dict)
     stream_goals: Mapping[int, Target] = field(default_factory=dict)
@@ -195,7 +197,7 @@ def judge(
     )
     lag = partitions.lag(stream) if reading.stream_goals else None
     if lag is None:
-        lag = reading.pending
+        lag = _lag_without_brokers(reading)
     phase = _phase(
         reading,
         lag=lag,
@@ -221,6 +223,8 @@ def judge(
     )
 
 
+# So long a stream's source that asks for records gets some, if there are any.
+_SILENT_MS = 60_000
 _STARTING = frozenset({"INITIALIZING", "CREATED", "RECONCILING"})
 # Suspended: the JobManager lost its leadership and another one takes the job over.
 _RESTARTING = frozenset({"RESTARTING", "FAILING", "SUSPENDED"})
@@ -271,6 +275,12 @@ def _stalled(reading: Reading, left: int, progress: Progress | None, stall_after
         return reading.at_ms - progress.moved_ms >= stall_after_ms
     # One look only: Flink's own rate is over a minute, so zero says that none of it brought a row.
     return bool(left) and reading.table_rate == 0 and reading.attempt_ms >= stall_after_ms
+
+
+def _lag_without_brokers(reading: Reading) -> int | None:
+    if reading.pending is None and reading.stream_silent and reading.attempt_ms >= _SILENT_MS:
+        return 0
+    return reading.pending
 
 
 def _difference(counters: Mapping[str, int], more: str, less: str) -> int | None:

@@ -218,6 +218,7 @@ class Reader:
             table_rate=self._rate(job_id, vertices),
             stream_from_end=settings is not None and settings.stream.start == "latest",
             pending=self._pending(job_id, vertices),
+            stream_silent=self._silent(job_id, vertices),
             counters=self._counters(job_id, vertices),
             table_goals=table_goals,
             stream_goals=stream_goals,
@@ -283,6 +284,14 @@ class Reader:
         name = f"Source__{metric_scope(operator)}.pendingRecords"
         found = self._metrics(job_id, vertices, operator, [name], "sum").get(name)
         return None if found is None else int(found)
+
+    def _silent(self, job_id: str, vertices: Any) -> bool:
+        operator = _SOURCES["stream-source"]
+        scope = f"Source__{metric_scope(operator)}.KafkaSourceReader.KafkaConsumer"
+        fetched, read = f"{scope}.fetch-total", f"{scope}.records-consumed-total"
+        found = self._metrics(job_id, vertices, operator, [fetched], "min")
+        found |= self._metrics(job_id, vertices, operator, [read], "sum")
+        return found.get(fetched, 0) > 0 and found.get(read) == 0
 
     def _counters(self, job_id: str, vertices: Any) -> dict[str, int]:
         scope = metric_scope(JOIN.name)

@@ -235,6 +235,18 @@ def test_secrets_are_masked_in_reasons(rig: Rig) -> None:
     assert "login with *** failed" in rig.read(2).reason
 
 
+def test_secrets_are_masked_in_what_a_failed_step_leaves(rig: Rig) -> None:
+    old = rig.deployed()
+
+    def leak(job_id: str) -> str:
+        raise StackError("no savepoint for hunter2.", "Look.")
+
+    rig.engine.stop = leak  # type: ignore[method-assign]
+    with pytest.raises(StackError):
+        rig.deployer.upgrade(rig.version(), old)
+    assert "no savepoint for ***" in rig.read(2).reason
+
+
 # ---------------------------------------------------------------------------------------- reload
 
 

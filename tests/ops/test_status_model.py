@@ -97,6 +97,13 @@ def test_without_the_brokers_flinks_own_lag_has_to_do() -> None:
     assert (judge(blind).lag, judge(blind).phase) == (3, Phase.READY)
 
 
+def test_a_source_that_asks_in_vain_for_a_minute_has_nothing_to_read() -> None:
+    quiet = replace(RUNNING, stream_goals={}, stream_offsets={0: -1}, stream_silent=True)
+    assert judge(quiet).phase is Phase.READY
+    assert judge(replace(quiet, attempt_ms=59_999)).lag is None
+    assert judge(replace(quiet, stream_silent=False)).lag is None
+
+
 def test_transaction_markers_at_the_end_are_no_lag() -> None:
     marked = replace(RUNNING, stream_goals={0: Target(0, 1002, 999)})
     assert judge(marked).lag == 0
