@@ -5,6 +5,7 @@ from __future__ import annotations
 from jobs.clients import librdkafka_config
 from jobs.preflight.facts import ClusterFacts
 from jobs.settings import KeySettings, Settings, TombstoneKeySettings
+from udfs.brake import SLACK_EVENTS
 from udfs.core.events import EventReader
 from udfs.core.hold import Consistency
 from udfs.core.identity import Identity
@@ -43,6 +44,8 @@ def join_rules(
         max_enriched_bytes=(
             None if max_message_bytes is None else max_message_bytes - _ENVELOPE_BYTES
         ),
+        # Who turns the pause off wants the stream read, however much has to be held.
+        hold_slack_events=SLACK_EVENTS if settings.gate.pause_stream else None,
     )
 
 

@@ -13,6 +13,7 @@ from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
 from udfs import code
+from udfs.brake import Brake
 from udfs.core.events import (
     EventReader,
     Headers,
@@ -85,6 +86,8 @@ class JoinRules:
     """How old the time of the table's completeness may be before a miss is STALE_TABLE."""
     max_enriched_bytes: int | None = None
     """The largest key, value and headers that the enriched topic takes; None: not known."""
+    hold_slack_events: int | None = None
+    """Events that a subtask holds at full speed, see udfs.brake; None: no limit."""
 
 
 class GatedJoin(KeyedCoProcessFunction):
@@ -114,6 +117,8 @@ class GatedJoin(KeyedCoProcessFunction):
         self._continuous = self._consistency is Consistency.CONTINUOUS
         # A watermark never goes back within an attempt, so that an open gate is asked for once.
         self._open = self._consistency is Consistency.NONE
+        slack = self._rules.hold_slack_events
+        self._brake = None if slack is None else Brake(slack)
         metrics = runtime_context.get_metrics_group()
         self._hits = metrics.counter("hits")
         self._misses = metrics.counter("misses")
@@ -139,9 +144,13 @@ class GatedJoin(KeyedCoProcessFunction):
             yield from self._join(event, ctx)
             return
         self._hold(event, read_ms, at, ctx)
+        if self._brake is not None:
+            self._brake.held()
 
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         record = read_record(value)
+        if self._brake is not None:
+            self._brake.row()
         try:
             key, row = self._rules.rows.read(record.key, record.value)
             _check_route(record, key)
@@ -210,6 +219,8 @@ class GatedJoin(KeyedCoProcessFunction):
         record = Record(*event)
         yield from self._join(record, ctx, read_ms)
         self._released_events.inc()
+        if self._brake is not None:
+            self._brake.released(1)
         self._released_bytes.inc(_size(record))
 
     def _join(
