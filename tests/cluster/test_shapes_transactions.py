@@ -55,11 +55,11 @@ def test_a_crashed_writer_holds_the_stream_only_until_the_broker_aborts_its_tran
     kafka: Kafka, new_job: NewJob
 ) -> None:
     job = new_job(table_partitions=1)
-    # Left open on purpose; brokers look every ten seconds for what has passed its time.
-    with kafka.transaction(timeout_ms=30_000) as crashed:
+    # Left open on purpose, for longer than a job takes to start.
+    with kafka.transaction(timeout_ms=60_000) as crashed:
         _write_around(job, 0, "crashed", crashed)
         job.start()
-        assert job.written() == 0
+        assert job.written() == 0, "the broker aborted it before the job ran: give it more time"
         job.wait_for(3)
     assert job.outcomes() == {
         "crashed: before": "old",

@@ -11,11 +11,15 @@ from pathlib import Path
 from ops.stack.broker import Broker
 from tests.support.kafka import Kafka
 
+# A broker that stood still for seconds would be taken for dead, and its partitions have no leader
+# for a while after it goes on.
+_PATIENT = {"broker.session.timeout.ms": "60000"}
+
 
 @contextmanager
 def own_kafka(folder: Path) -> Iterator[Kafka]:
     """A broker that the test may stop, pause and damage; ``.broker`` is it. Gone at the end."""
-    with Broker(folder, heap="512m") as broker:
+    with Broker(folder, heap="512m", properties=_PATIENT) as broker:
         yield Kafka(broker.bootstrap_servers, broker)
 
 
