@@ -27,7 +27,13 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from testcontainers.community.kafka import KafkaContainer
 
@@ -121,6 +127,12 @@ class Kafka:
         while any(self.end_offsets(topic)[p] < end for p, end in ends.items()):
             assert time.monotonic() < deadline, f"{topic} does not end at {ends}"
             time.sleep(0.05)
+
+    def set_topic(self, topic: str, name: str, value: str) -> None:
+        """Change one property of the topic's configuration."""
+        change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+        self.admin.incremental_alter_configs([resource])[resource].result(_DEADLINE_S)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete the records of each partition below the offset given for it."""
