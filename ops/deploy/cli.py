@@ -17,11 +17,12 @@ from rich.text import Text
 
 from jobs.settings import load
 from ops.cluster import choose
-from ops.deploy.actions import Budget
 from ops.deploy.checks import Check, Verdict
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.journal import FOLDER, Journal, Version, current
-from ops.deploy.session import Options, Printer, Session, read_config
+from ops.deploy.port import Budget
+from ops.deploy.preflight import Printer
+from ops.deploy.session import Options, Session, read_config
 from ops.status import screen
 from ops.status.cli import FlinkHome, Lines, MaxLag, RestUrl
 from ops.status.model import MAX_LAG, Status

@@ -13,10 +13,10 @@ from jobs.uids import JOIN
 from ops import flink_run
 from ops.cluster import Cluster, ask, on_this_host
 from ops.deploy import offsets, packages, savepoints
-from ops.deploy.actions import Budget, Outcome
 from ops.deploy.errors import DeployError
 from ops.deploy.failures import explain
 from ops.deploy.journal import Journal, Version, now_ms
+from ops.deploy.port import Budget, Outcome
 from ops.deploy.savepoints import Savepoint
 from ops.deploy.secrets import Scrubber
 from ops.paths import VENV_PYTHON

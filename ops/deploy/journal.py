@@ -139,6 +139,31 @@ def before(versions: Sequence[Version], number: int) -> Version | None:
     return ran[-1] if ran else None
 
 
+def target_of_rollback(versions: Sequence[Version], to: int | None) -> Version:
+    """The version that a rollback starts again.
+
+    Raises:
+        DeployError: there is none, or none of that number.
+    """
+    if to is not None:
+        for version in versions:
+            if version.number == to:
+                return version
+        raise DeployError(
+            f"There is no version {to}.", "`tablegate deployments` lists them.", Exit.REFUSED
+        )
+    now = current(versions)
+    last = now or (versions[-1] if versions else None)
+    found = before(versions, last.number) if last else None
+    if found is None:
+        raise DeployError(
+            "There is no earlier version that ran.",
+            "`tablegate deployments` lists them; choose one with --to.",
+            Exit.REFUSED,
+        )
+    return found
+
+
 class Journal:
     """The versions of one job, in one folder."""
 

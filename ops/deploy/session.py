@@ -2,56 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobs.preflight import ClusterFacts
-from jobs.settings import Settings, load
+from jobs.settings import load
 from ops.cluster import Cluster
-from ops.deploy import checks, packages, savepoints
-from ops.deploy.actions import Budget, Deployer, target_of_rollback
+from ops.deploy import checks, packages
+from ops.deploy.actions import Deployer
 from ops.deploy.checks import Check, Verdict
 from ops.deploy.engine import FlinkEngine, Workers
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.in_place import rescale_in_place
-from ops.deploy.journal import Journal, Result, Version, current, now_ms
-from ops.deploy.secrets import Scrubber, plain_secrets, storable
+from ops.deploy.journal import (
+    Journal,
+    Result,
+    Version,
+    current,
+    now_ms,
+    target_of_rollback,
+)
+from ops.deploy.port import Budget
+from ops.deploy.preflight import Preflight, Printer
+from ops.deploy.secrets import plain_secrets, storable
 from ops.paths import VENV_PYTHON
 from ops.stack.flink import FlinkCluster
-from ops.status.model import Status
 from udfs.core.errors import StackError
-
-# Loads the settings and the merge function as the version's own entry would.
-_DRY_LOAD = (
-    "import sys\n"
-    "from jobs.settings import load, load_merge\n"
-    "from udfs.core.errors import TablegateError\n"
-    "try:\n"
-    "    settings = load(sys.argv[1], sys.argv[2:])\n"
-    "    if settings.job.merge: load_merge(settings.job.merge)\n"
-    "except TablegateError as error:\n"
-    "    sys.exit(str(error))\n"
-)
-_DRY_LOAD_S = 120
-# A running job deletes its older checkpoints, perhaps the one that is being read.
-_LOOKS_AT_CHECKPOINT = 3
-
-
-class Printer:
-    """What a command shows while it works."""
-
-    def say(self, text: str) -> None:
-        """One line."""
-
-    def check(self, check: Check) -> None:
-        """One check's result."""
-
-    def each(self, status: Status) -> None:
-        """A status while something is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +69,6 @@ class Session:
             restart_command=options.restart_command,
             fresh=options.fresh_workers,
         )
-        # The local stack's TaskManagers are ours to restart.
-        self._restarts_workers = local or bool(options.restart_command) or options.fresh_workers
         self._engine = FlinkEngine(
             cluster,
             journal,
@@ -101,6 +76,15 @@ class Session:
             savepoint_timeout_s=options.savepoint_timeout_s,
             say=printer.say,
             each=printer.each,
+        )
+        self._preflight = Preflight(
+            cluster,
+            journal,
+            self._engine,
+            self._workers,
+            # The local stack's TaskManagers are ours to restart.
+            restarts_workers=local or bool(options.restart_command) or options.fresh_workers,
+            printer=printer,
         )
         self._deployer = Deployer(journal, self._engine, options.budget)
 
@@ -128,7 +112,7 @@ class Session:
                 "that state, and reads the stream from stream.start.",
                 Exit.REFUSED,
             )
-        found = self._checks(new, savepoint=savepoint, old=None, beside=False)
+        found = self._preflight.run(new, savepoint=savepoint, old=None, beside=False)
         if not self._go_on(new, found):
             return None
         if old is not None:
@@ -149,10 +133,9 @@ class Session:
                 f"Version {old.number} does not run; going on from {savepoint or 'nothing'}."
             )
         look_at = "" if running or reload_table else savepoint
-        found = self._checks(new, savepoint=look_at, old=old, beside=reload_table)
+        found = self._preflight.run(new, savepoint=look_at, old=old, beside=reload_table)
         if running and not reload_table:
-            found.append(self._state_of_running(new, old))
-            self._printer.check(found[-1])
+            found.append(self._preflight.state_of_running(new, old))
         if not self._go_on(new, found):
             return None
         if reload_table:
@@ -176,7 +159,7 @@ class Session:
                 Exit.REFUSED,
             )
         new = self._deployer.copy(target, "rollback")
-        found = self._checks(
+        found = self._preflight.run(
             new, savepoint=savepoint, old=old, beside=False, taken_ms=self._taken(savepoint)
         )
         if not self._go_on(new, found):
@@ -269,125 +252,6 @@ class Session:
                 return version.stopped_at_ms
         return None
 
-    # ------------------------------------------------------------------------------ checks
-
-    def _checks(
-        self,
-        new: Version,
-        *,
-        savepoint: str,
-        old: Version | None,
-        beside: bool,
-        taken_ms: int | None = None,
-    ) -> list[Check]:
-        found: list[Check] = []
-
-        def add(more: Iterable[Check]) -> None:
-            for check in more:
-                self._printer.check(check)
-                found.append(check)
-
-        settings = new.settings()
-        add([self._package(new)])
-        checked, facts = checks.topics(settings)
-        add(checked)
-        add(checks.cluster(self._cluster))
-        add([self._room(settings, old, beside=beside)])
-        thread_mode = self._workers.thread_mode
-        add([checks.python(self._cluster, self._workers.python, thread_mode=thread_mode)])
-        if old is not None:
-            add(
-                [
-                    checks.code_in_memory(
-                        old.code,
-                        new.code,
-                        restart=self._restarts_workers,
-                        thread_mode=thread_mode,
-                    )
-                ]
-            )
-        if savepoint:
-            add(self._savepoint(new, settings, savepoint, facts, taken_ms))
-        return found
-
-    def _room(self, settings: Settings, old: Version | None, *, beside: bool) -> Check:
-        given_back = 0
-        if old is not None and old.job_id in self._engine.running(self._journal.job):
-            given_back = old.settings().job.parallelism
-        return checks.room(
-            self._cluster, settings.job.parallelism, given_back=given_back, beside=beside
-        )
-
-    def _package(self, new: Version) -> Check:
-        """Whether the version's own code takes the version's config, and finds the merge module."""
-        folder = self._journal.files(new)
-        config = folder / "config.toml"
-        config.write_text(new.config)
-        paths = [folder / new.package, *(_import_root(folder / name) for name in new.python_files)]
-        try:
-            done = subprocess.run(
-                [str(VENV_PYTHON), "-c", _DRY_LOAD, str(config), *new.overrides],
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
-                capture_output=True,
-                text=True,
-                timeout=_DRY_LOAD_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return checks.refused(
-                "package", f"not loaded after {_DRY_LOAD_S} s", "Does the merge module hang?"
-            )
-        if done.returncode:
-            scrub = Scrubber((new.config, *new.overrides), os.environ)
-            told = scrub(done.stderr.strip())[-1_000:]
-            return checks.refused("package", told, "Correct the config or the module.")
-        return checks.ok("package", f"version {new.number}, code {new.code}")
-
-    def _savepoint(
-        self,
-        new: Version,
-        settings: Settings,
-        path: str,
-        facts: ClusterFacts | None,
-        taken_ms: int | None,
-    ) -> list[Check]:
-        found, read = checks.savepoint(
-            self._cluster, path, self._engine.uids(new), settings.job.max_parallelism
-        )
-        taken = taken_ms or (read.modified_ms if read else None)
-        if taken and facts:
-            expired = savepoints.expired_tombstones(
-                taken, now_ms(), facts.table.delete_retention_ms
-            )
-            if expired:
-                found.append(
-                    checks.warn(
-                        "tombstones", expired, "Afterwards, `tablegate upgrade --reload-table`."
-                    )
-                )
-        return found
-
-    def _state_of_running(self, new: Version, old: Version) -> Check:
-        """Whether the new version takes the state of the running one, by its newest checkpoint.
-
-        The savepoint itself is looked at once it is there; but then the old version is stopped.
-        """
-        for _ in range(_LOOKS_AT_CHECKPOINT):
-            path = self._engine.latest_checkpoint(old.job_id)
-            if not path:
-                break
-            uids, most = self._engine.uids(new), new.settings().job.max_parallelism
-            checked, read = checks.savepoint(self._cluster, path, uids, most)
-            if read is not None:
-                # Its files may go while one looks: the running job makes newer ones.
-                return next(check for check in checked if check.name == "uids")
-        return checks.warn(
-            "uids",
-            f"no checkpoint of job {old.job_id} could be looked at",
-            "The savepoint is looked at before the new version starts from it.",
-        )
-
     def _go_on(self, new: Version, found: Sequence[Check]) -> bool:
         refused = any(check.verdict is Verdict.REFUSED for check in found)
         if refused or self._options.check_only:
@@ -414,8 +278,3 @@ def read_config(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         load(path)
         raise StackError(f"{path} cannot be read: {error}.", "Try again.") from error
-
-
-def _import_root(path: Path) -> Path:
-    # As Flink does with -pyfs: a module's folder, a package's parent, a zip itself.
-    return path if path.suffix == ".zip" else path.parent

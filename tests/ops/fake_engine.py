@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ops.deploy.actions import Budget, Outcome
 from ops.deploy.journal import Version
+from ops.deploy.port import Budget, Outcome
 from ops.deploy.savepoints import Savepoint
 from udfs.core.errors import StackError
 

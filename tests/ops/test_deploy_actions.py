@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ops.deploy.actions import Budget, Deployer, target_of_rollback
+from ops.deploy.actions import Deployer
 from ops.deploy.errors import DeployError, Exit
-from ops.deploy.journal import Journal, Result, Version, current
+from ops.deploy.journal import Journal, Result, Version, current, target_of_rollback
+from ops.deploy.port import Budget
 from ops.deploy.savepoints import FileProblem, OperatorState, Savepoint
 from tests.ops.fake_engine import DEAD, LATE, FakeEngine
 from udfs.core.errors import StackError

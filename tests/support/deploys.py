@@ -11,10 +11,11 @@ from typing import Any
 from typer.testing import CliRunner
 
 from ops.cli import app
-from ops.deploy.actions import Budget
 from ops.deploy.checks import Check, Verdict
 from ops.deploy.journal import Journal, Result, Version
-from ops.deploy.session import Options, Printer, Session
+from ops.deploy.port import Budget
+from ops.deploy.preflight import Printer
+from ops.deploy.session import Options, Session
 from tests.support.join_job import JoinJob
 
 _TIMEOUT_S = 120.0
