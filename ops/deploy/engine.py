@@ -297,6 +297,8 @@ def not_ready(status: Status) -> str:
         parts.append(f"{status.reading.table_topic}[{slow.number}] is short by {slow.left}{why}")
     if status.phase is Phase.CATCHING_UP:
         parts.append(f"the stream's lag is {'unknown' if status.lag is None else status.lag}")
+        if status.held:
+            parts.append(f"{status.held} held events are not released yet")
     parts += status.reading.notes
     return ", ".join(parts)
 

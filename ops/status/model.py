@@ -198,14 +198,15 @@ def judge(
     lag = partitions.lag(stream) if reading.stream_goals else None
     if lag is None:
         lag = _lag_without_brokers(reading)
+    held = _difference(reading.counters, "held_events", "released_events")
     phase = _phase(
         reading,
-        lag=lag,
+        # What was read and is held waits as well as what was not read.
+        lag=None if lag is None else lag + (held or 0),
         max_lag=max_lag,
         max_table_lag_ms=max_table_lag_ms,
         stalled=_stalled(reading, left, progress, stall_after_ms),
     )
-    held = _difference(reading.counters, "held_events", "released_events")
     hits, misses = reading.counters.get("hits"), reading.counters.get("misses")
     joined = (hits or 0) + (misses or 0)
     return Status(

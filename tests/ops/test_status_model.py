@@ -109,6 +109,13 @@ def test_transaction_markers_at_the_end_are_no_lag() -> None:
     assert judge(marked).lag == 0
 
 
+def test_held_events_count_as_lag_until_they_are_released() -> None:
+    held = replace(RUNNING, counters={"held_events": 150, "released_events": 49})
+    assert judge(held, max_lag=100).phase is Phase.CATCHING_UP
+    assert judge(held, max_lag=101).phase is Phase.READY
+    assert judge(held).lag == 0
+
+
 # ------------------------------------------------------------------------------------- the table
 
 
