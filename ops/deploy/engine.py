@@ -233,7 +233,7 @@ class FlinkEngine:
             return
         if workers.fresh:
             return
-        before = self._slots()
+        slots, old = self._slots(), self._taskmanagers()
         self._say("The workers' code changed: restarting the TaskManagers ...")
         if workers.restart_command:
             self._run(workers.restart_command)
@@ -248,11 +248,16 @@ class FlinkEngine:
                 "Give --restart-workers COMMAND.",
             )
         wait_until(
-            lambda: self._slots() >= before,
+            # One of the old ones would take the new job and refuse it.
+            lambda: self._slots() >= slots and not self._taskmanagers() & old,
             deadline_s=_WORKERS_S,
-            what=f"{before} slots after the TaskManagers' restart",
+            what=f"{slots} slots, all of new TaskManagers",
             give_up=lambda: None,
         )
+
+    def _taskmanagers(self) -> set[tuple[str, str, int]]:
+        listed = ask(self._cluster, "GET", "/taskmanagers")["taskmanagers"]
+        return {(str(tm["id"]), str(tm["path"]), int(tm["dataPort"])) for tm in listed}
 
     def _slots(self) -> int:
         return int(ask(self._cluster, "GET", "/overview")["slots-total"])
