@@ -50,7 +50,7 @@ def kafka(stack_folder: Path) -> Iterator[Kafka]:
 def flink(stack_folder: Path) -> Iterator[FlinkCluster]:
     """A real Flink cluster for the whole session: two TaskManagers of one slot.
 
-    A test that kills one starts it again before it ends.
+    A test that kills one of them, or the JobManager, starts it again before it ends.
     """
-    with FlinkCluster(stack_folder / "flink", taskmanagers=2) as cluster:
+    with FlinkCluster(stack_folder / "flink", taskmanagers=2, high_availability=True) as cluster:
         yield cluster

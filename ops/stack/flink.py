@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any, Self
 import requests
 
 from ops.paths import FLINK_CONF, FLINK_HOME
-from ops.stack.assemble import SETUP_REMEDY, python_settings, write_conf
+from ops.stack.assemble import SETUP_REMEDY, write_conf
+from ops.stack.instance import Folders, instance_settings
 from ops.stack.processes import ProcessSet, find, free_ports, tail, wait_until
+from ops.stack.zookeeper import ZooKeeper
 from udfs.core.errors import StackError
 
 _JOBMANAGER = "jobmanager"
@@ -33,6 +36,8 @@ class FlinkCluster:
         slots: slots of each. One is recommended: the Python operators of a TaskManager share one
             interpreter lock.
         settings: Flink options laid over `conf`, flat names to values.
+        high_availability: whether a ZooKeeper runs beside it, so that a JobManager that was killed
+            and started again takes its jobs over from their last checkpoints.
         home: an assembled Flink home, as `make setup` makes it.
         conf: the configuration directory that this cluster's own is written from.
     """
@@ -44,20 +49,27 @@ class FlinkCluster:
         taskmanagers: int = 1,
         slots: int = 1,
         settings: Mapping[str, object] | None = None,
+        high_availability: bool = False,
         home: Path = FLINK_HOME,
         conf: Path = FLINK_CONF / "local",
     ) -> None:
         self.folder = folder.resolve()
         self.home = home
         self.conf_dir = self.folder / "conf"
-        self.checkpoint_dir = self.folder / "checkpoints"
-        self.savepoint_dir = self.folder / "savepoints"
+        self._folders = Folders(self.folder)
+        self.checkpoint_dir = self._folders.checkpoints
+        self.savepoint_dir = self._folders.savepoints
         self._taskmanagers = taskmanagers
         self._slots = slots
         self._settings = dict(settings or {})
         self._conf_source = conf
         self._processes = ProcessSet(self.folder)
         self._ports_file = self.folder / "ports.json"
+        self._zookeeper = (
+            ZooKeeper(self.folder / "zookeeper", self.home, self._processes)
+            if high_availability
+            else None
+        )
 
     def __enter__(self) -> Self:
         self.start()
@@ -84,8 +96,9 @@ class FlinkCluster:
 
     @property
     def running(self) -> bool:
-        """Whether the JobManager's process lives."""
-        return self._processes.alive(_JOBMANAGER)
+        """Whether the JobManager's process lives, and ZooKeeper's where there is one."""
+        coordinated = self._zookeeper is None or self._zookeeper.running
+        return coordinated and self._processes.alive(_JOBMANAGER)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -136,26 +149,27 @@ class FlinkCluster:
             raise StackError(f"There is no assembled Flink in {self.home}.", SETUP_REMEDY)
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            if not self.running:
-                if not self._ports_file.exists():
-                    self._ports_file.write_text(json.dumps(free_ports(2)))
-                write_conf(self._conf_source, self.conf_dir, self._instance_settings())
-                self._spawn(_JOBMANAGER, "jobmanager.sh")
+            self._spawn_masters()
             for number in range(self._taskmanagers):
                 if number not in self.taskmanagers():
                     self._spawn_taskmanager(number)
             self.wait_for_taskmanagers(deadline_s=deadline_s)
         except BaseException:
-            # Also on Ctrl-C: a half-started cluster must not stay.
-            self.stop(deadline_s=5)
+            # Also on Ctrl-C: a half-started cluster must not stay. Its jobs may: the next start
+            # takes them over.
+            self._processes.stop(deadline_s=5)
             raise
 
     def stop(self, *, deadline_s: float = 20) -> None:
         """Stop every process of this cluster; SIGKILL what still lives after `deadline_s` seconds.
 
-        Running jobs are lost, their retained checkpoints and savepoints stay in the folder.
+        Running jobs are lost, also with high availability; their retained checkpoints and
+        savepoints stay in the folder.
         """
         self._processes.stop(deadline_s=deadline_s)
+        if self._zookeeper:
+            self._zookeeper.forget()
+            shutil.rmtree(self._folders.high_availability, ignore_errors=True)
 
     def kill_taskmanager(self, number: int = 0) -> int:
         """`kill -9` of one TaskManager.
@@ -174,6 +188,36 @@ class FlinkCluster:
             )
         self._processes.kill(_TASKMANAGER.format(number))
         return pid
+
+    def kill_jobmanager(self) -> int:
+        """`kill -9` of the JobManager. With high availability its jobs wait for the next one.
+
+        Returns:
+            The process id that was killed.
+
+        Raises:
+            StackError: it does not run.
+        """
+        record = self._processes.records().get(_JOBMANAGER)
+        if record is None or find(record) is None:
+            raise StackError(f"No JobManager runs in {self.folder}.", "Start it first.")
+        self._processes.kill(_JOBMANAGER)
+        return record.pid
+
+    def start_jobmanager(self, *, deadline_s: float = 120) -> None:
+        """Start the JobManager again; return when the living TaskManagers registered with it.
+
+        With high availability it first waits until the session of the one that was killed is over
+        (`high-availability.zookeeper.client.session-timeout`), and then takes its jobs over.
+
+        Args:
+            deadline_s: how long that may take, in seconds.
+
+        Raises:
+            StackError: a process died, or the deadline passed.
+        """
+        self._spawn_masters()
+        self.wait_for_taskmanagers(deadline_s=deadline_s)
 
     def start_taskmanager(self, *, wait: bool = True, deadline_s: float = 60) -> int:
         """Start one TaskManager: the lowest number that does not run.
@@ -244,26 +288,6 @@ class FlinkCluster:
             ) from None
         return rest, rpc
 
-    def _instance_settings(self) -> dict[str, object]:
-        rest, rpc = self._ports()
-        return {
-            **python_settings(),
-            "rest.address": "127.0.0.1",
-            "rest.bind-address": "127.0.0.1",
-            "rest.port": rest,
-            "jobmanager.rpc.address": "127.0.0.1",
-            "jobmanager.bind-host": "127.0.0.1",
-            "jobmanager.rpc.port": rpc,
-            "taskmanager.host": "127.0.0.1",
-            "taskmanager.bind-host": "127.0.0.1",
-            "taskmanager.numberOfTaskSlots": self._slots,
-            "execution.checkpointing.dir": self.checkpoint_dir.as_uri(),
-            "execution.checkpointing.savepoint-dir": self.savepoint_dir.as_uri(),
-            "io.tmp.dirs": str(self.folder / "tmp"),
-            "process.working-dir": str(self.folder / "work"),
-            **self._settings,
-        }
-
     def _get(self, path: str) -> dict[str, Any]:
         try:
             response = requests.get(self.rest_url + path, timeout=_REST_TIMEOUT_S)
@@ -282,19 +306,41 @@ class FlinkCluster:
         # An earlier process's pid file would make the script number its log differently.
         for left in place.glob("*.pid"):
             left.unlink()
-        (self.folder / "tmp").mkdir(exist_ok=True)
+        self._folders.tmp.mkdir(exist_ok=True)
         # start-foreground replaces the shell by the JVM, so the pid we write down is the JVM's.
         self._processes.spawn(
             name,
             [str(self.home / "bin" / script), "start-foreground", *arguments],
             log=place / "console.log",
-            env={
-                **self.environment,
-                "FLINK_LOG_DIR": str(place),
-                "FLINK_PID_DIR": str(place),
-                "FLINK_IDENT_STRING": name,
-            },
+            env=self._environment_of(place),
         )
+
+    def _environment_of(self, place: Path) -> dict[str, str]:
+        """The variables of a process whose log and pid file go into the folder `place`."""
+        return {
+            **self.environment,
+            "FLINK_LOG_DIR": str(place),
+            "FLINK_PID_DIR": str(place),
+            "FLINK_IDENT_STRING": place.name,
+        }
+
+    def _spawn_masters(self) -> None:
+        if not self._processes.alive(_JOBMANAGER):
+            if not self._ports_file.exists():
+                self._ports_file.write_text(json.dumps(free_ports(2)))
+            rest, rpc = self._ports()
+            settings = instance_settings(
+                self._folders,
+                rest=rest,
+                rpc=rpc,
+                slots=self._slots,
+                quorum=self._zookeeper.quorum if self._zookeeper else None,
+            )
+            write_conf(self._conf_source, self.conf_dir, settings | self._settings)
+        if self._zookeeper and not self._zookeeper.running:
+            self._zookeeper.spawn(self._environment_of(self._zookeeper.folder))
+        if not self._processes.alive(_JOBMANAGER):
+            self._spawn(_JOBMANAGER, "jobmanager.sh")
 
     def _spawn_taskmanager(self, number: int) -> None:
         name = _TASKMANAGER.format(number)

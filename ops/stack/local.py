@@ -37,7 +37,13 @@ class Stack:
     def __init__(self, folder: Path = STACK, *, taskmanagers: int = 2, slots: int = 1) -> None:
         self.folder = folder.resolve()
         self.broker = Broker(self.folder / "broker")
-        self.flink = FlinkCluster(self.folder / "flink", taskmanagers=taskmanagers, slots=slots)
+        self.flink = FlinkCluster(
+            self.folder / "flink",
+            taskmanagers=taskmanagers,
+            slots=slots,
+            # A JobManager that died takes its jobs over at the next `up`.
+            high_availability=True,
+        )
         self._taskmanagers = taskmanagers
 
     @property

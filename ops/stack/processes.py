@@ -250,10 +250,12 @@ class ProcessSet:
     def _wait_gone(self, records: Sequence[ProcessRecord], *, deadline_s: float) -> bool:
         end = time.monotonic() + deadline_s
         while True:
+            gone = not any(find(record) for record in records)
+            # After looking: a child seen as gone is reaped, or Python warns about it at its end.
             for record in records:
                 if child := _CHILDREN.get(record.pid):
                     child.poll()
-            if not any(find(record) for record in records):
+            if gone:
                 return True
             if time.monotonic() > end:
                 return False
