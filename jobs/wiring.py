@@ -36,6 +36,9 @@ def adopt(
         one.setDescription(operator.name)
         if parallelism is not None:
             one.setParallelism(parallelism)
+            # Who rescales a running job, an autoscaler say, is refused here: two gates would each
+            # wait for the partitions of the other.
+            one.setMaxParallelism(parallelism)
 
 
 def _unnamed(transformation: Any, seen: set[int]) -> Iterator[Any]:

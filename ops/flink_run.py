@@ -201,6 +201,15 @@ def wait_running(cluster: Cluster, job_id: str, *, deadline_s: float = 120) -> N
         time.sleep(_POLL_S)
 
 
+def runs(cluster: Cluster, job_id: str) -> bool:
+    """Whether every task of the job runs now. False also while no JobManager knows the job."""
+    try:
+        job = ask(cluster, "GET", f"/jobs/{job_id}")
+    except StackError:
+        return False
+    return job["state"] == "RUNNING" and {v["status"] for v in job["vertices"]} == {"RUNNING"}
+
+
 def wait_state(cluster: Cluster, job_id: str, wanted: str, *, deadline_s: float = 120) -> None:
     """Return when the job is in that state.
 
@@ -239,14 +248,47 @@ def stop_with_savepoint(
     Raises:
         StackError: the savepoint failed, or the deadline passed.
     """
+    body: dict[str, object] = {"drain": False}
+    if (target := _uri(cluster, directory)) is not None:
+        body["targetDirectory"] = target
+    trigger = ask(cluster, "POST", f"/jobs/{job_id}/stop", **body)
+    location = _finished_savepoint(cluster, job_id, trigger["request-id"], deadline_s)
+    wait_state(cluster, job_id, "FINISHED")
+    return location
+
+
+def take_savepoint(
+    cluster: Cluster,
+    job_id: str,
+    directory: Path | str | None = None,
+    *,
+    deadline_s: float = 180,
+) -> str:
+    """Take a savepoint of a job that goes on, to come back to. Arguments: `stop_with_savepoint`.
+
+    Returns:
+        The savepoint's path, for `from_savepoint`.
+
+    Raises:
+        StackError: the savepoint failed, or the deadline passed.
+    """
+    body: dict[str, object] = {"cancel-job": False}
+    if (target := _uri(cluster, directory)) is not None:
+        body["target-directory"] = target
+    trigger = ask(cluster, "POST", f"/jobs/{job_id}/savepoints", **body)
+    return _finished_savepoint(cluster, job_id, trigger["request-id"], deadline_s)
+
+
+def _uri(cluster: Cluster, directory: Path | str | None) -> str | None:
     target = cluster.savepoint_dir if directory is None else directory
-    where: dict[str, object] = {"drain": False}
-    if target is not None:
-        is_uri = isinstance(target, str) and "://" in target
-        where["targetDirectory"] = target if is_uri else Path(target).resolve().as_uri()
-    trigger = ask(cluster, "POST", f"/jobs/{job_id}/stop", **where)
+    if target is None or (isinstance(target, str) and "://" in target):
+        return target
+    return Path(target).resolve().as_uri()
+
+
+def _finished_savepoint(cluster: Cluster, job_id: str, request_id: str, deadline_s: float) -> str:
     end = time.monotonic() + deadline_s
-    path = f"/jobs/{job_id}/savepoints/{trigger['request-id']}"
+    path = f"/jobs/{job_id}/savepoints/{request_id}"
     while (answer := ask(cluster, "GET", path))["status"]["id"] != "COMPLETED":
         if time.monotonic() > end:
             raise StackError(
@@ -258,9 +300,8 @@ def stop_with_savepoint(
     if "failure-cause" in outcome:
         raise StackError(
             f"The savepoint of job {job_id} failed:\n{outcome['failure-cause']['stack-trace']}",
-            "The job runs on; stop it again once the cause is removed.",
+            "The job runs on; try again once the cause is removed.",
         )
-    wait_state(cluster, job_id, "FINISHED")
     return str(outcome["location"])
 
 

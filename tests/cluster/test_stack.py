@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -16,11 +16,13 @@ import yaml
 from confluent_kafka import KafkaException
 
 from ops import flink_run
+from ops.cluster import ask
+from ops.deploy.in_place import rescale_in_place
 from ops.paths import FLINK_CONF, ROOT
 from ops.stack.broker import Broker
 from ops.stack.flink import FlinkCluster
 from ops.stack.local import Stack
-from ops.stack.processes import ours
+from ops.stack.processes import ours, wait_until
 from tests.support.kafka import Kafka, Message
 from udfs.core.errors import StackError
 
@@ -56,6 +58,18 @@ def left(folder: Path) -> list[psutil.Process]:
     """Our processes below `folder` that live on; one that was killed may take a moment to end."""
     _, alive = psutil.wait_procs(ours(folder), timeout=10)
     return alive
+
+
+def until(ready: Callable[[], bool], what: str) -> None:
+    wait_until(ready, deadline_s=120, what=what, give_up=lambda: None)
+
+
+def wait_for_checkpoint(cluster: FlinkCluster, job_id: str) -> None:
+    def completed() -> bool:
+        counts = ask(cluster, "GET", f"/jobs/{job_id}/checkpoints")["counts"]
+        return bool(counts["completed"])
+
+    until(completed, "a checkpoint")
 
 
 # ------------------------------------------------------------------------------- broker
@@ -146,6 +160,40 @@ def test_a_job_survives_a_killed_taskmanager_and_a_stop_with_savepoint(
     assert flink_run.job_state(flink, again) == "CANCELED"
 
 
+def test_a_job_survives_a_killed_jobmanager(flink: FlinkCluster, smoke_files: Path) -> None:
+    job_id = submit_smoke(flink, smoke_files)
+    flink_run.wait_running(flink, job_id)
+    wait_for_checkpoint(flink, job_id)
+    taskmanagers = flink.taskmanagers()
+
+    flink.kill_jobmanager()
+    assert not flink.running
+    with pytest.raises(StackError, match="No JobManager runs"):
+        flink.kill_jobmanager()
+    flink.start_jobmanager()
+    until(lambda: flink_run.runs(flink, job_id), "job taken over")
+    assert flink.taskmanagers() == taskmanagers
+    # Not from the beginning, but from the checkpoint that the dead JobManager had completed.
+    restored = ask(flink, "GET", f"/jobs/{job_id}/checkpoints")["latest"]["restored"]
+    assert restored["id"] >= 1
+    flink_run.cancel(flink, job_id)
+
+
+def test_the_parallelism_of_a_running_job_changes_in_place(
+    flink: FlinkCluster, smoke_files: Path
+) -> None:
+    job_id = submit_smoke(flink, smoke_files)
+    flink_run.wait_running(flink, job_id)
+    rescale_in_place(flink, job_id, 1)
+    assert flink_run.restarts(flink, job_id) == 1
+    with pytest.raises(StackError, match="exceeds its maximum parallelism"):
+        rescale_in_place(flink, job_id, 1_000_000)
+    # As the same job: an autoscaler's answer to more load.
+    rescale_in_place(flink, job_id, 2)
+    assert flink_run.restarts(flink, job_id) == 2
+    flink_run.cancel(flink, job_id)
+
+
 def test_a_submission_that_fails_shows_what_the_client_printed(
     flink: FlinkCluster, tmp_path: Path
 ) -> None:
@@ -199,12 +247,17 @@ def test_up_and_down_in_different_processes(tmp_path: Path, stack_folder: Path) 
         os.kill(stack.flink.taskmanagers()[0], signal.SIGKILL)
         assert "is up." in run("up", "--taskmanagers", "1").stdout
         assert "was up already" in run("up", "--taskmanagers", "1").stdout
+        stack.flink.kill_jobmanager()
+        assert "is up." in run("up", "--taskmanagers", "1").stdout
         assert (stack.broker.pid, stack.flink.rest_url) == (broker_pid, jobmanager)
     finally:
         stopped = run("down")
     assert "is down" in stopped.stdout
     assert "Nothing was running" in run("down").stdout
     assert ours(folder) == []
+    # Jobs are lost by an orderly stop: nothing is left that the next JobManager could take over.
+    assert not (folder / "flink" / "zookeeper" / "data").exists()
+    assert not (folder / "flink" / "high-availability").exists()
 
     with Broker(folder / "broker") as kept:
         assert topic in Kafka(kept.bootstrap_servers).admin.list_topics(timeout=10).topics
@@ -238,6 +291,7 @@ def test_the_configuration_for_clusters_starts_and_reports_to_prometheus(
     cluster = FlinkCluster(
         tmp_path / "flink",
         conf=FLINK_CONF / "cluster",
+        high_availability=True,
         settings={"process.taskmanager.working-dir": str(tmp_path / "work")},
     )
     ports = yaml.safe_load((FLINK_CONF / "cluster" / "config.yaml").read_text())[

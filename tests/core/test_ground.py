@@ -368,6 +368,7 @@ def test_the_containers_agree_with_the_cluster_configuration() -> None:
     config = yaml.safe_load((FLINK_CONF / "cluster" / "config.yaml").read_text())
     assert config["jobmanager.rpc.address"] in services
     assert config["rest.address"] in services
+    assert config["high-availability.zookeeper.quorum"].partition(":")[0] in services
     assert services["jobmanager"]["ports"] == [f"127.0.0.1:{config['rest.port']}:8081"]
     for name in ("jobmanager", "taskmanager"):
         (volume,) = services[name]["volumes"]
@@ -376,6 +377,7 @@ def test_the_containers_agree_with_the_cluster_configuration() -> None:
             "execution.checkpointing.dir",
             "execution.checkpointing.savepoint-dir",
             "process.taskmanager.working-dir",
+            "high-availability.storageDir",
         ):
             assert config[key].removeprefix("file://").startswith(f"{mount}/")
         assert services[name]["command"] == [f"{name}.sh", "start-foreground"]
