@@ -61,6 +61,7 @@ class TargetResolver:
         # How long an answer is waited for, in seconds.
         self.patience_s = _RPC_TIMEOUT_S
         self._committed_only = isolation_level == "read_committed"
+        self._client = client
         self._admin = AdminClient(dict(client), logger=log)
         self._consumer = Consumer(
             {
@@ -219,6 +220,9 @@ class TargetResolver:
             )
             return {tp.partition: f.result().offset for tp, f in futures.items()}
         except KafkaException as error:
+            # It keeps the leaders' epochs that it has learned: after an election or a broker's
+            # restart it would be refused with "leader epoch is older" for good. A new one asks.
+            self._admin = AdminClient(dict(self._client), logger=log)
             raise self._no_answer(error) from error
 
     def _no_answer(self, error: KafkaException) -> NoAnswerError:
