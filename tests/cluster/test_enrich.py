@@ -171,78 +171,6 @@ def test_a_table_written_in_transactions_opens_the_gate_and_exactly_once_output_
     assert names(job.read("enriched")) == {b"o1": "mug"}
 
 
-def _rows(start: int, stop: int, version: str) -> list[tuple[bytes, bytes]]:
-    return [product(f"p{n}", f"{version}-{n}") for n in range(start, stop)]
-
-
-def test_a_task_manager_killed_while_the_table_loads_loses_nothing(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
-) -> None:
-    job = JoinJob(kafka, flink, tmp_path)
-    jobs.append(job)
-    kafka.produce(job.products, _rows(0, 150_000, "old"))
-    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(500)])
-    job.start()
-    job.kill_task_manager()
-    assert job.times_opened() == 0, "the load was over before the kill: more rows are needed here"
-    # While nothing runs: newer rows, keys that are new, and orders for both.
-    kafka.produce(job.products, [*_rows(0, 500, "new"), *_rows(200_000, 200_100, "new")])
-    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(200_000, 200_100)])
-    flink.start_taskmanager()
-    job.wait_for(600)
-    joined = names(job.read("enriched"))
-    expected = [*range(500), *range(200_000, 200_100)]
-    assert joined == {f"o{n}".encode(): f"new-{n}" for n in expected}
-    assert job.read("retry") == job.read("dead") == []
-
-
-def test_a_task_manager_killed_after_the_gate_opened_closes_it_for_new_targets(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
-) -> None:
-    job = JoinJob(kafka, flink, tmp_path)
-    jobs.append(job)
-    kafka.produce(job.products, _rows(0, 20_000, "old"))
-    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(100)])
-    job.start()
-    job.wait_for(100)
-    job.wait_until(lambda: job.completed_checkpoints() > 0, "a checkpoint")
-    job.kill_task_manager()
-    kafka.produce(job.products, [*_rows(0, 20_000, "new"), Message(b"p7", None)])
-    kafka.produce(job.orders, [order(n, f"p{n - 1000}") for n in range(1000, 1100)])
-    flink.start_taskmanager()
-    # At least once: orders that were out before the kill may come again.
-    job.wait_until(lambda: _orders_out(job) >= 200, "all orders")
-    joined = names([r for r in job.read("enriched") if int((r.key or b"o0")[1:]) >= 1000])
-    assert joined == {f"o{n}".encode(): f"new-{n - 1000}" for n in range(1000, 1100) if n != 1007}
-    (miss,) = [r for r in job.read("retry") if r.key == b"o1007"]
-    assert miss.header(f"{OURS}verdict") == "DELETED"
-    assert job.times_opened() == 2
-
-
-def test_stopped_with_a_savepoint_it_resumes_and_waits_for_what_changed(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
-) -> None:
-    job = JoinJob(kafka, flink, tmp_path)
-    jobs.append(job)
-    kafka.produce(job.products, _rows(0, 20_000, "old"))
-    kafka.produce(job.orders, [order(n, f"p{n}") for n in range(100)])
-    job.start()
-    job.wait_for(100)
-    savepoint = job.stop()
-    kafka.produce(job.products, [*_rows(0, 50, "new"), *_rows(20_000, 20_050, "new")])
-    later = [*range(50), *range(20_000, 20_050)]
-    kafka.produce(job.orders, [order(n + 100_000, f"p{n}") for n in later])
-    job.start(from_savepoint=savepoint, overrides=["job.parallelism=2"])
-    job.wait_for(200)
-    joined = names(job.read("enriched"))
-    assert joined == (
-        {f"o{n}".encode(): f"old-{n}" for n in range(100)}
-        | {f"o{n + 100_000}".encode(): f"new-{n}" for n in later}
-    )
-    assert len(job.read("enriched")) == 200
-    assert job.read("retry") == job.read("dead") == []
-
-
 def test_a_missing_topic_is_named_and_nothing_is_submitted(
     kafka: Kafka, flink: FlinkCluster, tmp_path: Path
 ) -> None:
@@ -251,7 +179,3 @@ def test_a_missing_topic_is_named_and_nothing_is_submitted(
     with pytest.raises(StackError, match="no-such-table"):
         job.start(overrides=["table.topic=no-such-table"])
     assert len(flink_run.jobs(flink)) == before
-
-
-def _orders_out(job: JoinJob) -> int:
-    return len({r.key for name in job.outputs for r in job.read(name)})

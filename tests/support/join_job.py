@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import requests
 
 from jobs.settings import from_mapping
-from jobs.uids import JOIN
+from jobs.uids import JOIN, TABLE_SIDE
 from ops import flink_run
+from ops.cluster import ask
 from ops.job_status import gate_is_open
 from ops.stack.flink import FlinkCluster
 from tests.support.kafka import Kafka, Record
+
+GATE = next(o for o in TABLE_SIDE if o.uid == "table-gate")
 
 _DEADLINE_S = 120.0
 _POLL_S = 0.2
@@ -103,21 +107,62 @@ class JoinJob:
     def gate_is_open(self) -> bool:
         return gate_is_open(self.flink.rest_url, self.job_id)
 
+    def attempts(self) -> int:
+        """How often the gate took targets, over all attempts, by what it logged."""
+        return self.flink.logs().count(f"gate of {self.products}: targets of this attempt")
+
     def kill_task_manager(self) -> None:
         """``kill -9`` of the TaskManager that runs the join."""
-        vertices = self._get(f"/jobs/{self.job_id}")["vertices"]
-        (join,) = [v["id"] for v in vertices if JOIN.name in v["name"]]
-        (subtask, *_) = self._get(f"/jobs/{self.job_id}/vertices/{join}")["subtasks"]
+        self.flink.kill_taskmanager(self._taskmanager_of(JOIN.name))
+
+    def kill_gate_worker(self) -> None:
+        """``kill -9`` of the Python process that runs the gate: its task fails, no more."""
+        number = self._taskmanager_of(GATE.name)
+        taskmanager = psutil.Process(self.flink.taskmanagers()[number])
+        # In thread mode the join has no process of its own, so these are the gate's.
+        workers = [c for c in taskmanager.children(recursive=True) if "python" in c.name()]
+        assert workers, "the gate has no process of its own"
+        for worker in workers:
+            worker.kill()
+
+    def _taskmanager_of(self, operator: str) -> int:
+        (subtask, *_) = self._get(f"/jobs/{self.job_id}/vertices/{self._vertex(operator)}")[
+            "subtasks"
+        ]
         # The stack gives its TaskManagers the ids taskmanager-0, taskmanager-1 and so on.
-        self.flink.kill_taskmanager(int(subtask["taskmanager-id"].rpartition("-")[2]))
+        return int(subtask["taskmanager-id"].rpartition("-")[2])
+
+    def parallelism_of(self, operator: str) -> int:
+        """How many subtasks of that operator there are now."""
+        return int(self._find_vertex(operator)["parallelism"])
+
+    def _vertex(self, operator: str) -> str:
+        return str(self._find_vertex(operator)["id"])
+
+    def _find_vertex(self, operator: str) -> dict[str, Any]:
+        vertices: list[dict[str, Any]] = self._get(f"/jobs/{self.job_id}")["vertices"]
+        (found,) = [vertex for vertex in vertices if operator in vertex["name"]]
+        return found
+
+    def checkpoint(self) -> None:
+        """Make a checkpoint now, and return when it is complete."""
+        path = f"/jobs/{self.job_id}/checkpoints"
+        trigger = ask(self.flink, "POST", path, checkpointType="FULL")["request-id"]
+
+        def complete() -> bool:
+            answer = self._get(f"{path}/{trigger}")
+            operation = answer.get("operation") or {}
+            assert "failureCause" not in operation, operation
+            return bool(answer["status"]["id"] == "COMPLETED")
+
+        self.wait_until(complete, "checkpoint")
 
     def held_events(self) -> int:
         """Events that are held now, by the join's counters, which count from this attempt on."""
         return self._counted("held_events") - self._counted("released_events")
 
     def _counted(self, counter: str) -> int:
-        vertices = self._get(f"/jobs/{self.job_id}")["vertices"]
-        (join,) = [v["id"] for v in vertices if JOIN.name in v["name"]]
+        join = self._vertex(JOIN.name)
         listed = self._get(f"/jobs/{self.job_id}/vertices/{join}/metrics")
         names = [m["id"] for m in listed if m["id"].endswith(f".{counter}")]
         wanted = ",".join(names)

@@ -21,3 +21,7 @@ def name_and_ids(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
 
 def exits(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     raise SystemExit(3)
+
+
+def name_under_another_field(event: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    return event | {"merged_name": row["name"]}
