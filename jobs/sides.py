@@ -85,7 +85,8 @@ def gated_rows(
     t.create_temporary_function("table_gate", gate)
     gated = t.sql_query(f"""
         SELECT routed, k, v, h, ts_ms, p, o,
-               table_gate(p, reached, NULLIF(stamp, '{stamp}'), at_s - before_s) AS complete_until
+               table_gate(p, reached, NULLIF(stamp, '{stamp}'), at_s - before_s, o IS NULL)
+                 AS complete_until
         FROM (
           SELECT *, MAX(o) OVER so_far AS reached, FIRST_VALUE('{stamp}') OVER so_far AS stamp,
                  LAG(at_s) OVER so_far AS before_s

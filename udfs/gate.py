@@ -63,12 +63,13 @@ class GateRules:
 class TableGate(ScalarFunction):
     """Says up to when the table is complete.
 
-    Called with four columns: ``partition`` (INT), ``reached`` (BIGINT, the running maximum of the
+    Called with five columns: ``partition`` (INT), ``reached`` (BIGINT, the running maximum of the
     offsets of that partition, null while nothing is known), ``foreign`` (STRING, the stamp of the
-    state when it is not ours, else null) and ``silent_s`` (BIGINT, seconds since the row before of
-    that partition, null when there was none, in this attempt or before). Returns BIGINT, the
-    watermark in epoch milliseconds that may follow each row: CLOSED_MS, or on the last row of a
-    batch the time until which the table is complete.
+    state when it is not ours, else null), ``silent_s`` (BIGINT, seconds since the row before of
+    that partition, null when there was none, in this attempt or before) and ``tick`` (BOOLEAN,
+    whether the row is a tick and no record). Returns BIGINT, the watermark in epoch milliseconds
+    that may follow each row: CLOSED_MS, or on the last row of a batch the time until which the
+    table is complete.
 
     The targets are resolved in ``open``, which Flink calls on every attempt, so that none is older
     than the attempt. Raises TargetError, which fails the attempt, when they cannot be resolved,
@@ -110,11 +111,16 @@ class TableGate(ScalarFunction):
             self._resolver.close()
 
     def eval(
-        self, partition: pd.Series, reached: pd.Series, foreign: pd.Series, silent_s: pd.Series
+        self,
+        partition: pd.Series,
+        reached: pd.Series,
+        foreign: pd.Series,
+        silent_s: pd.Series,
+        tick: pd.Series,
     ) -> pd.Series:
         self._require_own_state(foreign)
         if not self._gate.heard_all:
-            self._hear(partition, reached, silent_s)
+            self._hear(partition, reached, silent_s, tick)
         for p, offset in reached.groupby(partition).max().items():
             self._gate.reach(int(p), int(offset) if pd.notna(offset) else None)
         watermarks = pd.Series(CLOSED_MS, index=range(len(partition)), dtype="int64")
@@ -151,20 +157,25 @@ class TableGate(ScalarFunction):
             return
         differences = identity.differences(str(foreign.dropna().iloc[0]))
         raise TargetError(
-            f"The restored state belongs to another {'; another '.join(differences)}.",
+            f"The restored state belongs to another {'; another '.join(differences)}. The table "
+            f"topic of this job is {self._rules.topic}.",
             "Start from a savepoint of this job, or without one to load the table anew.",
         )
 
-    def _hear(self, partition: pd.Series, reached: pd.Series, silent_s: pd.Series) -> None:
+    def _hear(
+        self, partition: pd.Series, reached: pd.Series, silent_s: pd.Series, tick: pd.Series
+    ) -> None:
         first = ~partition.duplicated()
-        rows = zip(partition[first], reached[first], silent_s[first], strict=True)
-        for p, offset, silent in rows:
+        rows = zip(partition[first], reached[first], silent_s[first], tick[first], strict=True)
+        for p, offset, silent, is_tick in rows:
             if p in self._heard:
                 continue
             self._heard.add(p)
             if pd.notna(silent):
                 self._silent[p] = int(silent)
-            self._gate.reach(int(p), int(offset) if pd.notna(offset) else None)
+            # A tick tells the progress that was restored, a row has moved it on.
+            restored = offset if is_tick else offset - 1
+            self._gate.reach(int(p), int(restored) if pd.notna(restored) else None)
         if self._gate.heard_all:
             kind, left = self._gate.started(self._silent)
             of = "" if kind is StartKind.WARM_QUIET else f", {left} offsets to read"

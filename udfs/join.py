@@ -21,6 +21,7 @@ from udfs.core.events import (
     set_aside_headers,
     without_ours,
 )
+from udfs.core.gate import OPENED_SHORT_MS
 from udfs.core.hold import Completeness, Consistency, completeness, moment
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import CustomMerge, Merge
@@ -117,6 +118,8 @@ class GatedJoin(KeyedCoProcessFunction):
         self._continuous = self._consistency is Consistency.CONTINUOUS
         # A watermark never goes back within an attempt, so that an open gate is asked for once.
         self._open = self._consistency is Consistency.NONE
+        # When this subtask first had to know that the table is loaded.
+        self._loaded_ms = 0
         slack = self._rules.hold_slack_events
         self._brake = None if slack is None else Brake(slack)
         metrics = runtime_context.get_metrics_group()
@@ -264,6 +267,10 @@ class GatedJoin(KeyedCoProcessFunction):
         if self._consistency is Consistency.NONE:
             return Completeness.KNOWN
         complete_until_ms = ctx.timer_service().current_watermark()
+        if complete_until_ms > OPENED_SHORT_MS:
+            # A load may have taken hours; how far the table lags is only known from then on.
+            self._loaded_ms = self._loaded_ms or now_ms
+            complete_until_ms = max(complete_until_ms, self._loaded_ms)
         return completeness(complete_until_ms, now_ms, self._rules.max_table_lag_ms)
 
     def _check_size(self, key: bytes | None, value: bytes, headers: Headers | None) -> None:

@@ -28,6 +28,7 @@ class TableWatch:
         self._began = self._reported = self._moved = self._stall_told = time.monotonic()
         self._progress: object = None
         self._open_told = False
+        self._opened_ms = 0
         self._stale_told = False
         self._stalled = ""
 
@@ -80,10 +81,12 @@ class TableWatch:
         until_ms = self._gate.complete_until_ms
         if not self._open_told:
             self._open_told = True
+            self._opened_ms = now_ms
             took_ms = (time.monotonic() - self._began) * 1000
             log.info("gate of %s: open after %d ms", self._topic, took_ms)
         lag_ms = now_ms - until_ms
-        if lag_ms > max_table_lag_ms:
+        # A load may have taken hours; how far the table lags is only known from then on.
+        if now_ms - max(until_ms, self._opened_ms) > max_table_lag_ms:
             if self._stale_told and not self._due():
                 return
             self._stale_told = True

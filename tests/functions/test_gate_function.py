@@ -113,12 +113,14 @@ def _eval(
     *rows: tuple[int, int | None],
     foreign: str | None = None,
     silent: int | None = None,
+    tick: bool = True,
 ) -> list[int]:
     partitions = pd.Series([p for p, _ in rows], dtype="int32")
     reached = pd.Series([r for _, r in rows], dtype="Int64").astype("float64")
     stamps = pd.Series([foreign] * len(rows), dtype="object")
     silences = pd.Series([silent] * len(rows), dtype="Int64").astype("float64")
-    return list(gate.eval(partitions, reached, stamps, silences))
+    ticks = pd.Series([tick] * len(rows), dtype="bool")
+    return list(gate.eval(partitions, reached, stamps, silences, ticks))
 
 
 def test_only_the_last_row_of_the_batch_that_completes_the_table_opens_the_gate(
@@ -343,6 +345,32 @@ def test_the_kind_of_start_is_told(
     assert line not in caplog.text
     _eval(gate, (1, reached[1]), (0, 9), silent=silent)
     assert f"gate of products: {line}\n" in caplog.text
+
+
+def test_a_start_whose_first_sign_of_life_is_the_last_row_is_not_on_a_quiet_table(
+    gate: TableGate, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    gate.open(None)
+    _eval(gate, (0, 9), silent=5, tick=False)
+    _eval(gate, (1, 3), silent=5)
+    assert "gate of products: warm start, 1 offsets to read\n" in caplog.text
+
+
+def test_a_load_that_took_long_is_no_lag(
+    gate: TableGate, clock: _Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate.open(None)
+    _eval(gate, (0, 1), (1, 3))
+    _Resolver.away = True
+    clock.s += 3_600
+    _eval(gate, (0, 9))
+    clock.s += 60
+    _eval(gate, (0, 9))
+    assert "stale" not in caplog.text
+    clock.s += 1
+    _eval(gate, (0, 9))
+    assert "stale, complete until" in caplog.text
 
 
 def test_deletions_that_may_have_expired_are_told_or_refused(
