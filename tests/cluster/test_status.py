@@ -23,8 +23,10 @@ def test_a_load_is_alive_and_not_ready_and_an_open_gate_is_ready(
         transaction.flush()
         try:
             job.start()
+            # On a busy machine the load may be seen to stand still first.
             job.wait_until(
-                lambda: status(job)[1].get("phase") == "loading", "status of a job that loads"
+                lambda: status(job)[1].get("phase") in {"loading", "stalled"},
+                "status of a job that loads",
             )
             code, found = status(job)
             assert code == Exit.NOT_READY
@@ -47,9 +49,7 @@ def test_a_load_is_alive_and_not_ready_and_an_open_gate_is_ready(
             code, found = status(job)
             assert (found["stream"]["lag"], found["join"]["hit_rate"]) == (0, 1.0)
             assert found["join"]["held"] == 0
-            # A budget that a stream with a record left does not meet.
-            flink_only = status(job, "--max-lag", "0")
-            assert flink_only[0] == Exit.READY
+            assert status(job, "--max-lag", "0")[0] == Exit.READY
         finally:
             job.cancel()
     assert status(job)[0] == status(job, "--alive")[0] == Exit.DEAD
