@@ -7,6 +7,7 @@ from typing import Any
 import requests
 
 from jobs.uids import TABLE_SIDE
+from udfs.core.gate import CLOSED_MS
 
 _TIMEOUT_S = 10.0
 # The operator that sends the gate's watermark, by the name under which Flink reports its metrics.
@@ -20,7 +21,7 @@ def gate_is_open(rest_url: str, job_id: str) -> bool:
     starts. Raises requests.RequestException when the cluster does not answer.
     """
     watermark = _metric(rest_url, job_id, _GATE, "currentOutputWatermark")
-    return watermark is not None and int(watermark) >= 0
+    return watermark is not None and int(watermark) > CLOSED_MS
 
 
 def _metric(rest_url: str, job_id: str, operator: str, metric: str) -> str | None:

@@ -14,7 +14,7 @@ from enum import IntEnum, StrEnum
 
 from ops.status import partitions
 from ops.status.partitions import Partition
-from udfs.core.gate import Target
+from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS, Target
 
 MAX_LAG = 10_000
 """Default budget for the stream's lag, in records: less than a second of what one subtask joins
@@ -72,7 +72,8 @@ class Reading:
     refresh_ms: int = 10_000
     """How old Flink's metrics may be, in milliseconds."""
     watermark_ms: int | None = None
-    """The table side's watermark: complete until then; below 0 shut, 0 opened although short."""
+    """The table side's watermark: complete until then, or the gate's word for shut or
+    opened although short."""
     table_topic: str = ""
     stream_topic: str = ""
     table_offsets: Mapping[int, int] = field(default_factory=dict)
@@ -182,7 +183,7 @@ def judge(
         stall_after_ms: how long a load may stand still before it counts as stalled.
         progress: what was seen of the load before, where somebody watched it.
     """
-    is_open = (reading.watermark_ms or -1) > 0
+    is_open = (reading.watermark_ms or CLOSED_MS) > OPENED_SHORT_MS
     table = partitions.of_table(
         reading.table_offsets, reading.table_goals, restored=reading.restored, done=is_open
     )
@@ -256,9 +257,9 @@ def _phase(
     ):
         again = reading.restarts or state in _RESTARTING
         return Phase.RESTARTING if again else Phase.STARTING
-    if watermark < 0:
+    if watermark <= CLOSED_MS:
         return Phase.STALLED if stalled else Phase.LOADING
-    if watermark == 0:
+    if watermark <= OPENED_SHORT_MS:
         return Phase.SHORT
     if reading.at_ms - watermark > max_table_lag_ms:
         return Phase.STALE

@@ -9,6 +9,7 @@ import pytest
 from tests.functions.test_join import RULES, order, product
 from tests.support.keyed_harness import Harness
 from udfs import join
+from udfs.core.gate import OPENED_SHORT_MS
 from udfs.core.hold import Consistency
 from udfs.join import GatedJoin
 
@@ -47,7 +48,7 @@ def test_every_held_event_every_row_and_every_release_is_told(told: Told) -> Non
     for n in range(10):
         order(harness, "p1", n)
     product(harness, "p1", {"name": "mug"})
-    harness.advance(0)
+    harness.advance(OPENED_SHORT_MS)
     assert told.slack == 7
     assert told.calls == ["held"] * 10 + ["row"] + ["released"] * 10
     order(harness, "p1", 10)

@@ -11,7 +11,7 @@ from ops.deploy.engine import held_reason, not_ready
 from ops.status import partitions, screen
 from ops.status.model import Exit, Phase, Progress, Reading, judge, watched
 from ops.status.reader import duration_ms
-from udfs.core.gate import Target
+from udfs.core.gate import OPENED_SHORT_MS, Target
 
 NOW = 1_800_000_000_000
 RUNNING = Reading(
@@ -48,7 +48,7 @@ LOADING = replace(
         ({"watermark_ms": None}, Phase.STARTING, Exit.NOT_READY),
         # Flink's lowest watermark, before the gate said anything.
         ({"watermark_ms": -(2**63)}, Phase.LOADING, Exit.NOT_READY),
-        ({"watermark_ms": 0}, Phase.SHORT, Exit.NOT_READY),
+        ({"watermark_ms": OPENED_SHORT_MS}, Phase.SHORT, Exit.NOT_READY),
         ({"watermark_ms": NOW - 60_001}, Phase.STALE, Exit.NOT_READY),
         ({"watermark_ms": NOW - 60_000}, Phase.READY, Exit.READY),
         ({"stream_offsets": {0: 898}}, Phase.CATCHING_UP, Exit.NOT_READY),

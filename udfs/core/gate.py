@@ -41,9 +41,10 @@ from enum import StrEnum
 CLOSED_MS = -1
 """Watermark of the table's side while the gate is shut: below every event."""
 
-OPENED_SHORT_MS = 0
+OPENED_SHORT_MS = 1
 """Watermark of a gate that was opened by ``on_stall = "open"`` although the table is short: at the
-events of the startup mode, and below every time of completeness."""
+events of the startup mode, and below every time of completeness. Not 0, which Flink's watermark
+assigner takes for sent (source: ``WatermarkAssignerOperator.open`` of Flink 2.3.0)."""
 
 FAR_FUTURE_MS = 253_402_200_000_000
 """Within the last day of the year 9999 (UTC), the largest year that Flink SQL's timestamp functions

@@ -39,7 +39,7 @@ class Completeness(StrEnum):
 
 
 def completeness(watermark_ms: int, now_ms: int, max_lag_ms: int) -> Completeness:
-    """``watermark_ms`` is the time until which the table is complete, not above 0 when unknown."""
+    """``watermark_ms`` is the time until which the table is complete, or OPENED_SHORT_MS."""
     if watermark_ms <= OPENED_SHORT_MS:
         return Completeness.SHORT
     return Completeness.STALE if now_ms - watermark_ms > max_lag_ms else Completeness.KNOWN
