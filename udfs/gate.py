@@ -195,7 +195,7 @@ class TableGate(ScalarFunction):
         remedy = "Start without a savepoint to load the table anew, or accept such rows"
         if self._rules.fail_on_expired_tombstones:
             raise TargetError(what, f'{remedy} with gate.on_expired_tombstones = "warn".')
-        log.warning("gate of %s %s.", what, remedy)
+        log.warning("gate of %s: %s %s.", self._rules.topic, what, remedy)
 
     # ------------------------------------------------------------------------- what is asked
 

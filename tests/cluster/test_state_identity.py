@@ -91,3 +91,23 @@ def test_a_table_loaded_without_the_stream_serves_the_whole_job_from_where_its_g
         "third": "cup",
         "fourth": "NOT_FOUND",
     }
+
+
+@pytest.mark.full
+def test_a_job_that_was_down_for_longer_than_deletions_are_kept_says_so_or_does_not_start(
+    kafka: Kafka, new_job: NewJob
+) -> None:
+    # A start takes far longer than this second.
+    config = {"cleanup.policy": "compact", "delete.retention.ms": "1000"}
+    job = new_job(table_config=config)
+    savepoint = _loaded(kafka, job)
+    job.start(from_savepoint=savepoint, overrides=["gate.on_expired_tombstones=fail"], wait=False)
+    _refused(job, "rows that were deleted meanwhile may still be in the state")
+    job.cancel()
+    job.start(from_savepoint=savepoint)
+    kafka.produce(job.orders, [order_of("second", "p2")])
+    job.wait_for(2)
+    assert job.outcomes() == {"first": "mug", "second": "cup"}
+    assert f"gate of {job.products}: {job.products}: the state was last kept up to date" in (
+        job.flink.logs()
+    )
