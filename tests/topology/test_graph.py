@@ -119,8 +119,10 @@ def test_the_table_side_is_one_subtask_and_the_join_as_many_as_set(nodes: list[N
 
 
 def test_max_parallelism_is_pinned(nodes: list[Node]) -> None:
-    # The ticks' windows have no key: one subtask for ever.
-    assert {n.max_parallelism for n in nodes if n.uid != "tick-window"} == {64}
+    # One subtask for ever: an autoscaler that asks for two is refused.
+    table_side = {operator.uid for operator in uids.TABLE_SIDE}
+    assert {n.max_parallelism for n in nodes if n.uid in table_side} == {1}
+    assert {n.max_parallelism for n in nodes if n.uid not in table_side} == {64}
 
 
 @pytest.mark.parametrize(
