@@ -42,7 +42,7 @@ def stream_side(t: StreamTableEnvironment, source: str, rule: KeyRule) -> KeyedS
 
 
 class TableTicks(NamedTuple):
-    """What tells the progress of a quiet table: a tick for each partition, several a second.
+    """What tells the progress of a quiet table: a tick for each partition, one or several a second.
 
     ``seed`` is a table of zeros, one a second; ``interval_ms`` a divisor of 1000; ``partitions``
     how many partitions the ticks speak for.

@@ -51,7 +51,7 @@ TABLE_SIDE = (
     Operator("tick-partitions", "ticks: one per partition"),
     Operator("tick-zero", "ticks: zero"),
     # State: windows of one second that have not ended.
-    Operator("tick-window", "ticks: several a second"),
+    Operator("tick-window", "ticks: one each interval"),
     Operator("tick-time", "ticks: time"),
     Operator("tick-source", "ticks: source"),
 )

@@ -43,7 +43,7 @@ class GateRules:
     on_stall: OnStall = OnStall.WAIT
     stall_after_ms: int = 60_000
     max_table_lag_ms: int = 60_000
-    tick_interval_ms: int = 200
+    tick_interval_ms: int = 1_000
     max_clock_skew_ms: int = 0
     """By how much the clocks of two TaskManagers may differ."""
     identity: Identity | None = None

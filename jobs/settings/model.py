@@ -169,7 +169,7 @@ class GateSettings(_Table):
     on_stall: Literal["wait", "fail", "open"] = "wait"
     stall_after_ms: int = Field(default=60_000, ge=1_000, le=_INT_MAX)
     max_table_lag_ms: int = Field(default=60_000, ge=1_000, le=_INT_MAX)
-    tick_interval_ms: int = Field(default=200, ge=20, le=1_000)
+    tick_interval_ms: int = Field(default=1_000, ge=20, le=1_000)
     max_clock_skew_ms: int = Field(default=50, ge=0, le=60_000)
     on_expired_tombstones: Literal["warn", "fail"] = "warn"
 

@@ -73,6 +73,9 @@ class JoinJob:
         wait: bool = True,
     ) -> None:
         """Submit, and return when all tasks run; without ``wait`` at once."""
+        # PyFlink sometimes takes a TaskManager down with a job that is cancelled ("Reference count
+        # must not be negative"); the next job needs one all the same.
+        self.flink.start()
         self.job_id = flink_run.submit(
             self.flink,
             config=self.config,
