@@ -102,6 +102,10 @@ class FlinkEngine:
             "package_zip": package,
             "worker_python": self._workers.python,
         }
+        if isinstance(self._cluster, FlinkCluster):
+            # The job that was cancelled before may have taken a TaskManager with it (see
+            # docs/operations.md), and the local stack has nobody else to start it again.
+            self._cluster.start()
         told = ""
         try:
             return flink_run.submit(self._cluster, timeout_s=_SUBMIT_S, **submission)
