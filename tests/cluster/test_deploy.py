@@ -106,6 +106,8 @@ def test_a_reload_takes_over_with_no_wrong_null_and_nothing_lost(deploys: Deploy
     job.wait_for(500)
     kafka.produce(job.products, _products(0, 250, "new"))
     kafka.produce(job.products, [Message(b"p499", None)])
+    # The check before anything is touched looks at the newest checkpoint.
+    job.wait_until(lambda: job.completed_checkpoints() > 0, "a checkpoint")
     # Another number of key groups: no savepoint of the old one would do.
     with pytest.raises(DeployError) as caught:
         deploys.upgrade(["job.max_parallelism=64"])
