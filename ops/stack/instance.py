@@ -44,8 +44,8 @@ def instance_settings(
         "execution.checkpointing.savepoint-dir": folders.savepoints.as_uri(),
         "io.tmp.dirs": str(folders.tmp),
         "process.working-dir": str(folders.work),
-        # Flink gives RocksDB's log a name made of the path of its data, which may have 255 characters
-        # and is longer than Flink reckons when state is restored: two folders less.
+        # Flink gives RocksDB's log a name made of the path of its data, which may have 255
+        # characters and is longer than Flink reckons when state is restored: two folders less.
         "state.backend.rocksdb.localdir": str(folders.work.parent / "db"),
         # Said either way: the configuration for clusters names a ZooKeeper that is not here.
         "high-availability.type": "zookeeper" if quorum else "NONE",
