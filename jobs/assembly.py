@@ -103,7 +103,7 @@ def build(
                 client,
                 stream.isolation_level,
                 stream.start,
-                client.get("group.id", settings.job.name),
+                settings.stream_group,
                 pause=pause,
             ),
         )

@@ -201,6 +201,11 @@ class Settings(_Table):
                 raise ConfigErrors(problems)
         return self
 
+    @property
+    def stream_group(self) -> str:
+        """The consumer group that the stream's offsets are committed to."""
+        return self.kafka.properties.plain().get("group.id") or self.job.name
+
     def describe(self) -> str:
         """All settings, defaults included, as TOML; secrets are ``***``."""
         return describe(self)

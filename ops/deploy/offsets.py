@@ -16,7 +16,7 @@ from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.settings import Settings
 from ops.deploy.errors import DeployError
 from ops.deploy.savepoints import Savepoint, stream_offsets
-from ops.status.reader import committed_offsets, stream_group
+from ops.status.reader import committed_offsets
 
 
 def differing(wanted: Mapping[int, int], committed: Mapping[int, int]) -> dict[int, int]:
@@ -39,7 +39,7 @@ def hand_over(old: Settings, new: Settings, savepoint: Savepoint) -> str:
         DeployError: the brokers did not take the offsets, or tell others afterwards.
         PreflightError: they do not answer.
     """
-    topic, group = new.stream.topic, stream_group(new)
+    topic, group = new.stream.topic, new.stream_group
     if old.stream.topic != topic:
         return (
             f"The stream's topic changed from {old.stream.topic} to {topic}: the new version "

@@ -102,18 +102,13 @@ class Brokers:
         return committed_offsets(self._admin, self._settings, list(stream))
 
 
-def stream_group(settings: Settings) -> str:
-    """The consumer group to which the job commits its offsets of the stream."""
-    return settings.kafka.properties.plain().get("group.id") or settings.job.name
-
-
 def committed_offsets(admin: Admin, settings: Settings, partitions: list[int]) -> dict[int, int]:
     """The group's offsets of the stream topic, by partition; partitions without one are left out.
 
     Raises:
         PreflightError: the brokers do not answer. A group that may not be read counts as empty.
     """
-    group, topic = stream_group(settings), settings.stream.topic
+    group, topic = settings.stream_group, settings.stream.topic
     if not partitions:
         return {}
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in partitions])
