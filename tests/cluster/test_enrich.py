@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from ops import flink_run
 from ops.stack.flink import FlinkCluster
+from tests.cluster.conftest import NewJob
 from tests.support import merges
 from tests.support.join_job import JoinJob, names, order, product
 from tests.support.kafka import Kafka, Message
@@ -19,20 +19,10 @@ from udfs.core.errors import StackError
 OURS = "tablegate-"
 
 
-@pytest.fixture
-def jobs() -> Iterator[list[JoinJob]]:
-    """Jobs to cancel after the test."""
-    started: list[JoinJob] = []
-    yield started
-    for job in started:
-        job.cancel()
-
-
 def test_every_event_gets_its_verdict_and_leaves_exactly_once(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+    kafka: Kafka, new_job: NewJob
 ) -> None:
-    job = JoinJob(kafka, flink, tmp_path)
-    jobs.append(job)
+    job = new_job()
     kafka.produce(
         job.products,
         [
@@ -107,9 +97,7 @@ def test_every_event_gets_its_verdict_and_leaves_exactly_once(
         assert (letter.header(f"{OURS}error") or "").startswith(f"{source}: ")
 
 
-def test_debezium_a_merge_function_and_keys_in_json(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
-) -> None:
+def test_debezium_a_merge_function_and_keys_in_json(kafka: Kafka, new_job: NewJob) -> None:
     settings: dict[str, dict[str, Any]] = {
         "job": {"merge": "merges:name_and_ids"},
         "table": {
@@ -120,8 +108,7 @@ def test_debezium_a_merge_function_and_keys_in_json(
         },
         "stream": {"key": {"from": "key", "format": "json", "path": "product.id"}},
     }
-    job = JoinJob(kafka, flink, tmp_path, settings=settings)
-    jobs.append(job)
+    job = new_job(settings=settings)
     kafka.produce(
         job.products,
         [
@@ -157,12 +144,11 @@ def test_debezium_a_merge_function_and_keys_in_json(
 
 
 def test_a_table_written_in_transactions_opens_the_gate_and_exactly_once_output_is_committed(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, jobs: list[JoinJob]
+    kafka: Kafka, new_job: NewJob
 ) -> None:
     name = "exactly-once-test"
     settings = {"job": {"delivery": "exactly-once", "transactional_id_prefix": name}}
-    job = JoinJob(kafka, flink, tmp_path, settings=settings)
-    jobs.append(job)
+    job = new_job(settings=settings)
     kafka.produce(job.products, [product("p1", "mug")], transactional=True)
     kafka.produce(job.products, [product("p1", "ghost")], transactional=True, abort=True)
     kafka.produce(job.orders, [order(1, "p1"), order(2, "p2")])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from ops.stack.flink import FlinkCluster
-from tests.support.join_job import JoinJob, names, order, product
+from tests.cluster.conftest import NewJob
+from tests.support.join_job import names, order, product
 from tests.support.kafka import Kafka, Message
 from udfs.brake import SLACK_EVENTS
 
@@ -23,19 +21,10 @@ _CREEP = 1_000
 _LONG_BACKLOG, _UNPAUSED = 200_000, 100_000
 
 
-@pytest.fixture
-def started() -> Iterator[list[JoinJob]]:
-    jobs: list[JoinJob] = []
-    yield jobs
-    for job in jobs:
-        job.cancel()
-
-
 def test_a_table_that_a_transaction_keeps_short_does_not_let_the_backlog_into_the_state(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, started: list[JoinJob]
+    kafka: Kafka, new_job: NewJob
 ) -> None:
-    job = JoinJob(kafka, flink, tmp_path)
-    started.append(job)
+    job = new_job()
     kafka.produce(job.products, [product(f"p{n}", "old") for n in range(_ROWS)])
     kafka.produce(job.orders, (order(n, f"p{n % _ROWS}") for n in range(_BACKLOG)))
     with kafka.transaction() as writer:
@@ -65,10 +54,9 @@ def test_a_table_that_a_transaction_keeps_short_does_not_let_the_backlog_into_th
 
 @pytest.mark.full
 def test_a_backlog_waits_in_its_topic_while_a_long_table_loads(
-    kafka: Kafka, flink: FlinkCluster, tmp_path: Path, started: list[JoinJob]
+    kafka: Kafka, new_job: NewJob
 ) -> None:
-    job = JoinJob(kafka, flink, tmp_path)
-    started.append(job)
+    job = new_job()
     value = b'{"name":"' + b"x" * 300 + b'"}'
     kafka.produce(
         job.products, (Message(f"p{n}".encode(), value) for n in range(2 * _LONG_BACKLOG))
