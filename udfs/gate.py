@@ -238,7 +238,9 @@ class TableGate(ScalarFunction):
     def _look(self) -> None:
         """Look at the log ends again, to move the time of completeness on."""
         now = time.monotonic()
-        if not self._gate.wants_look or now - self._looked < self._rules.look_every_s:
+        # Ticks are not punctual: one that comes a little early must not leave it to the next.
+        early_s = self._rules.tick_interval_ms / 10_000
+        if not self._gate.wants_look or now - self._looked < self._rules.look_every_s - early_s:
             return
         # A target that this look leaves unknown is mostly reached by the next one.
         self._looked = self._asked = now

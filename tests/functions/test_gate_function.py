@@ -217,15 +217,23 @@ def test_the_watermark_is_the_time_of_the_last_look_that_is_met(
 ) -> None:
     gate.open(None)
     assert _eval(gate, (0, 9), (1, 3))[-1] == NOW_MS
-    clock.s += 0.9
+    clock.s += 0.8
     assert _eval(gate, (0, 9))[-1] == NOW_MS
-    clock.s += 0.1
+    clock.s += 0.2
     assert _eval(gate, (0, 9))[-1] == NOW_MS + 1_000
     # Somebody writes a row: complete until then only once it was applied.
     _Resolver.ends = {0: 11, 1: 4}
     clock.s += 1
     assert _eval(gate, (0, 9))[-1] == NOW_MS + 1_000
     assert _eval(gate, (0, 10))[-1] == NOW_MS + 2_000
+
+
+def test_a_tick_that_comes_a_little_early_still_looks(gate: TableGate, clock: _Clock) -> None:
+    gate.open(None)
+    _eval(gate, (0, 9), (1, 3))
+    for n in range(1, 4):
+        clock.s = n - 0.05 * n
+        assert _eval(gate, (0, 9), (1, 3))[-1] == NOW_MS + n * 950
 
 
 def test_continuous_mode_looks_with_every_tick_and_allows_for_the_clocks(
