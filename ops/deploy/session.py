@@ -175,11 +175,13 @@ class Session:
         new = self._deployer.copy(self._current(), "rescale", [f"job.parallelism={parallelism}"])
         return self.upgrade(new, "", reload_table=False)
 
-    def rescale_in_place(self, parallelism: int) -> Version:
+    def rescale_in_place(self, parallelism: int) -> Version | None:
         """Give the running job another parallelism without a savepoint; its id stays.
 
+        None: only checked.
+
         Raises:
-            DeployError: the current version does not run.
+            DeployError: the current version does not run, or cannot have that many subtasks.
             StackError: the cluster refuses it, or it takes too long.
         """
         old = self._current()
@@ -187,6 +189,23 @@ class Session:
             raise DeployError(
                 f"Version {old.number} does not run.", "Use `tablegate upgrade`.", Exit.REFUSED
             )
+        most = old.settings().job.max_parallelism
+        if parallelism > most:
+            raise DeployError(
+                f"job.parallelism = {parallelism} is more than job.max_parallelism = {most}.",
+                "Choose a lower one.",
+                Exit.REFUSED,
+            )
+        if checks.config_of(self._cluster).get("jobmanager.scheduler", "").lower() != "adaptive":
+            raise DeployError(
+                "Only the adaptive scheduler rescales in place, and jobmanager.scheduler of this "
+                "cluster is another.",
+                "Leave --in-place out, to rescale by a savepoint.",
+                Exit.REFUSED,
+            )
+        if self._options.check_only:
+            self._printer.say(f"Job {old.job_id} can be rescaled in place.")
+            return None
         rescale_in_place(
             self._cluster, old.job_id, parallelism, deadline_s=self._options.budget.timeout_s
         )
