@@ -50,6 +50,17 @@ def test_rescaled_and_rolled_back_by_hand_each_event_is_joined(deploys: Deploys)
     assert job.read("retry") == job.read("dead") == []
 
 
+@pytest.fixture
+def other_code(flink: FlinkCluster) -> Iterator[None]:
+    """For a test that leaves other code in the workers: the next test gets workers without it."""
+    yield
+    for number in flink.taskmanagers():
+        flink.kill_taskmanager(number)
+        flink.start_taskmanager(wait=False)
+    flink.wait_for_taskmanagers()
+
+
+@pytest.mark.usefixtures("other_code")
 def test_new_code_gets_new_workers_and_keeps_the_state(deploys: Deploys) -> None:
     job, kafka = deploys.job, deploys.job.kafka
     kafka.produce(job.products, [product(f"p{n}", f"row-{n}") for n in range(100)])
