@@ -14,7 +14,7 @@ from ops import flink_run
 from ops.cluster import Cluster, ask, on_this_host
 from ops.deploy import offsets, packages, savepoints
 from ops.deploy.errors import DeployError
-from ops.deploy.failures import explain
+from ops.deploy.failures import NOT_RECORDED, explain
 from ops.deploy.journal import Journal, Version, now_ms
 from ops.deploy.port import Budget, Outcome
 from ops.deploy.savepoints import Savepoint
@@ -178,7 +178,7 @@ class FlinkEngine:
         if restarts or not status.alive:
             trace = status.reading.failure or flink_run.failure(self._cluster, job_id)
             reason = f"{status.phase} after {restarts} restarts: "
-            told = explain(trace, self.uids(version)) if trace else "no failure is recorded"
+            told = explain(trace, self.uids(version)) if trace else NOT_RECORDED
             reason += self.scrub(version, told)
             return Outcome(ready=False, alive=status.alive and not settled, reason=reason)
         return Outcome(

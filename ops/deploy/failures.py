@@ -9,7 +9,11 @@ from ops.deploy.operator_ids import operator_id
 from ops.deploy.savepoints import WAY_OUT
 
 _FILE = re.compile(r"(?:FileNotFoundException|NoSuchFileException): (\S+)")
-_SHORT = re.compile(r"(EOFException|CorruptedException|Corruption|StreamCorruptedException)")
+_SHORT = re.compile(
+    r"(EOFException|CorruptedException|Corruption|StreamCorruptedException"
+    # What random bytes are taken for; a real one of another Flink says the same.
+    r"|VersionMismatchException)"
+)
 _RESTORE = re.compile(
     r"Could not restore (?:keyed|operator) state backend|Failed to restore|BackendBuildingException"
     r"|Exception while (?:creating|restoring)|Cannot find (?:checkpoint|meta data)"
@@ -19,6 +23,13 @@ _MAX_PARALLELISM = re.compile(r"[Mm]ax(?:imum)? parallelism[^\n]*")
 _OURS = re.compile(r"(?:TargetError|NoAnswerError|StaleCodeError)(?:'>)?: ([^\n]+)")
 _CAUSE = re.compile(r"^Caused by: ([^\n]+)$", re.MULTILINE)
 _LENGTH = 600
+
+# Flink 2.3.0 keeps no exception of a job that failed before it had tasks.
+NOT_RECORDED = (
+    "Flink recorded none: the job failed before it had tasks, mostly because the savepoint or "
+    "checkpoint that it starts from is missing or cannot be read. The JobManager's log names the "
+    f"file. {WAY_OUT}"
+)
 
 
 def explain(trace: str, uids: Iterable[str] = ()) -> str:

@@ -95,6 +95,7 @@ class Reading:
     stream_goals: Mapping[int, Target] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     failure: str = ""
+    """The stack trace of what the job failed of, or is being restarted for."""
 
 
 @dataclass(frozen=True, slots=True)

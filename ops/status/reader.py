@@ -188,6 +188,10 @@ class Reader:
         details = ask(self._cluster, "GET", f"/jobs/{job_id}")
         vertices = details["vertices"]
         tasks = {name for v in vertices for name, count in v["tasks"].items() if count}
+        running = bool(tasks) and tasks <= _RUNNING
+        restarts = flink_run.restarts(self._cluster, job_id)
+        # What it was restarted for is news only until it is up again.
+        down = restarts > 0 and not running
         started = max((int(vertex["start-time"]) for vertex in vertices), default=0)
         table_topic, table_offsets = self._offsets(job_id, vertices, "table-source")
         stream_topic, stream_offsets = self._offsets(job_id, vertices, "stream-source")
@@ -199,8 +203,8 @@ class Reader:
             job_id=job_id,
             name=str(entry["name"]),
             state=str(details["state"]),
-            tasks_running=bool(tasks) and tasks <= _RUNNING,
-            restarts=flink_run.restarts(self._cluster, job_id),
+            tasks_running=running,
+            restarts=restarts,
             restored=self._restored(job_id),
             attempt_ms=int(details["now"]) - started if started > 0 else 0,
             refresh_ms=self._refresh(),
@@ -218,6 +222,7 @@ class Reader:
             table_goals=table_goals,
             stream_goals=stream_goals,
             notes=(note,) if note else (),
+            failure=flink_run.failure(self._cluster, job_id) if down else "",
         )
 
     # ------------------------------------------------------------------------------ metrics

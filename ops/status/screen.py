@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ops.deploy.failures import NOT_RECORDED, explain
 from ops.status.model import Phase, Status
 from ops.status.partitions import Partition
 
@@ -106,8 +107,8 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
         yield "restarts", str(reading.restarts)
     for note in reading.notes:
         yield "note", note
-    if reading.failure:
-        yield "failure", reading.failure.partition("\n\tat ")[0]
+    if found := cause(status):
+        yield "cause", found
 
 
 def page(status: Status, *, bars: bool = True) -> RenderableType:
@@ -182,8 +183,16 @@ def as_json(status: Status) -> dict[str, Any]:
             "hit_rate": None if status.hit_rate is None else round(status.hit_rate, 6),
         },
         "notes": list(reading.notes),
+        "cause": cause(status),
         "failure": reading.failure,
     }
+
+
+def cause(status: Status) -> str:
+    """Why the job does not run and what to do about it, in a sentence or two; "" when it runs."""
+    if status.reading.failure:
+        return explain(status.reading.failure)
+    return NOT_RECORDED if status.phase is Phase.FAILED else ""
 
 
 def _rounded(value: float | None) -> float | None:

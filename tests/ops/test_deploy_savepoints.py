@@ -137,6 +137,10 @@ def test_local_paths() -> None:
             r"damaged \(EOFException.*--reload-table",
         ),
         (
+            "Could not restore keyed state backend\nCaused by: VersionMismatchException: found -1",
+            r"damaged \(VersionMismatchException.*--reload-table",
+        ),
+        (
             f"Cannot map checkpoint/savepoint state for operator {operator_id('gated-join')} to",
             r"operator gated-join,",
         ),

@@ -63,6 +63,17 @@ def test_each_phase_and_its_exit_code(change: dict[str, Any], phase: Phase, code
     assert (status.phase, status.exit_code) == (phase, code)
 
 
+def test_why_it_does_not_run_is_said_with_the_way_out() -> None:
+    trace = "Could not restore keyed state backend\nCaused by: FileNotFoundException: /sp/84c7 (No"
+    status = judge(replace(RUNNING, state="RESTARTING", failure=trace))
+    assert "the state file /sp/84c7 is missing. Start from" in screen.cause(status)
+    assert dict(screen.facts(status))["cause"] == screen.cause(status)
+    assert screen.as_json(status)["cause"] == screen.cause(status)
+    # Flink keeps no exception of a job that failed before it had tasks.
+    assert "JobManager's log" in screen.cause(judge(replace(RUNNING, state="FAILED")))
+    assert screen.cause(judge(RUNNING)) == ""
+
+
 def test_a_long_load_is_alive_and_not_ready() -> None:
     status = judge(LOADING)
     assert status.phase is Phase.LOADING
