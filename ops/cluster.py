@@ -6,7 +6,7 @@ The local stack is one of them (`ops.stack.flink.FlinkCluster`); `RemoteCluster`
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -22,6 +22,8 @@ from udfs.core.errors import StackError
 _TIMEOUT_S = 10
 _REST_PORT = 8081
 _NOT_FOUND = 404
+# What a JobManager says while it has no leader yet, after a failover.
+_UNAVAILABLE = 503
 _HERE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104  (compared, not bound)
 
 
@@ -65,8 +67,13 @@ class Cluster(Protocol):
         """What `/overview` of the REST interface says: taskmanagers, slots-total and more."""
         ...
 
-    def flink(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
-        """Run Flink's command line against this cluster; raises StackError on a timeout."""
+    def flink(
+        self, *arguments: str, timeout_s: float = 180, keep_open: Sequence[int] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Flink's command line against this cluster; raises StackError on a timeout.
+
+        ``keep_open`` are file descriptors that the command inherits.
+        """
         ...
 
 
@@ -74,7 +81,7 @@ def ask(cluster: Cluster, method: str, path: str, **body: object) -> dict[str, A
     """One question to the REST interface, and its answer.
 
     Raises:
-        UnreachableError: nobody answers at the address.
+        UnreachableError: nobody answers at the address, or a JobManager that does not lead yet.
         UnknownError: answered with 404.
         StackError: answered with another error; its text is in ours.
     """
@@ -86,8 +93,8 @@ def ask(cluster: Cluster, method: str, path: str, **body: object) -> dict[str, A
             f"The JobManager at {url} does not answer: {error}.", cluster.logs_hint
         ) from error
     if not response.ok:
-        kind = UnknownError if response.status_code == _NOT_FOUND else StackError
-        raise kind(
+        kinds = {_NOT_FOUND: UnknownError, _UNAVAILABLE: UnreachableError}
+        raise kinds.get(response.status_code, StackError)(
             f"{method} {path} was answered with {response.status_code}: {response.text[:2000]}",
             "The JobManager's log says more.",
         )
@@ -142,7 +149,9 @@ class RemoteCluster:
         """
         return ask(self, "GET", "/overview")
 
-    def flink(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+    def flink(
+        self, *arguments: str, timeout_s: float = 180, keep_open: Sequence[int] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """Run Flink's command line against this cluster.
 
         Raises:
@@ -159,6 +168,7 @@ class RemoteCluster:
                 capture_output=True,
                 text=True,
                 timeout=timeout_s,
+                pass_fds=keep_open,
                 check=False,
             )
         except FileNotFoundError as error:

@@ -96,10 +96,16 @@ def shown(flink_arguments: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def submit(cluster: Cluster, *, timeout_s: float = 180, **submission: Unpack[Submission]) -> str:
+def submit(
+    cluster: Cluster,
+    *,
+    timeout_s: float = 180,
+    keep_open: Sequence[int] = (),
+    **submission: Unpack[Submission],
+) -> str:
     """Submit a job. Packages `jobs` and `udfs` as they are now, unless a zip is given.
 
-    See `arguments`.
+    See `arguments`, and `Cluster.flink` for `keep_open`.
 
     Returns:
         The job's id.
@@ -110,7 +116,7 @@ def submit(cluster: Cluster, *, timeout_s: float = 180, **submission: Unpack[Sub
     if "package_zip" not in submission:
         package()
     line = arguments(**submission)
-    result = cluster.flink(*line, timeout_s=timeout_s)
+    result = cluster.flink(*line, timeout_s=timeout_s, keep_open=keep_open)
     output = result.stdout + result.stderr
     found = _JOB_ID.search(output)
     if result.returncode or not found:
@@ -253,7 +259,13 @@ def stop_with_savepoint(
         body["targetDirectory"] = target
     trigger = ask(cluster, "POST", f"/jobs/{job_id}/stop", **body)
     location = _finished_savepoint(cluster, job_id, trigger["request-id"], deadline_s)
-    wait_state(cluster, job_id, "FINISHED")
+    try:
+        wait_state(cluster, job_id, "FINISHED")
+    except StackError as error:
+        raise StackError(
+            f"Savepoint {location} is complete, but job {job_id} has not stopped: {error.what}",
+            f"{error.remedy} Look at the job before the savepoint is used.",
+        ) from error
     return location
 
 

@@ -21,6 +21,7 @@ from udfs.core.errors import TablegateError
 # them apart.
 _LOAD_SUFFIX = ".table-load"
 _REASON_LENGTH = 2_000
+_INTERRUPTED = "the command that started it was interrupted"
 # However short the new version's time was: the old one has shown that it comes up.
 _BACK_S = 300.0
 
@@ -32,6 +33,32 @@ class Deployer:
         self._journal = journal
         self._engine = engine
         self._budget = budget
+
+    def recover(self) -> None:
+        """Finish what an interrupted command left in the journal, by what runs.
+
+        To be called by who holds the journal's lock: then no command is at work.
+        """
+        versions = self._journal.versions()
+        unfinished = [version for version in versions if version.result is Result.STARTING]
+        if not unfinished:
+            return
+        known = {version.job_id for version in versions}
+        running = self._engine.running(self._journal.job)
+        new_jobs = [job for job in running if job not in known]
+        for version in unfinished:
+            last = version.number == versions[-1].number
+            # Submitted by a `flink run` whose end nobody waited for.
+            if last and version.started_from and not version.job_id and len(new_jobs) == 1:
+                version = replace(version, job_id=new_jobs[0])  # noqa: PLW2901  (found just now)
+            if version.job_id in running:
+                self._engine.say(
+                    f"The command that started version {version.number} was interrupted; its job "
+                    f"{version.job_id} runs."
+                )
+                self._journal.take_over(version.ended(Result.NOT_READY, _INTERRUPTED))
+            else:
+                self._journal.write(version.ended(Result.FAILED, _INTERRUPTED))
 
     # ------------------------------------------------------------------------------ actions
 
@@ -51,7 +78,7 @@ class Deployer:
         except TablegateError as error:
             self._failed(new, str(error))
             raise
-        return self._settle_alone(new, outcome)
+        return self._settle_alone(new, savepoint, outcome)
 
     def upgrade(self, new: Version, old: Version, savepoint: str = "") -> Version:
         """Replace the running version by one that takes its state.
@@ -135,17 +162,18 @@ class Deployer:
             except TablegateError as error:
                 # Perhaps the very reason to roll back; its retained checkpoints stay.
                 self._engine.say(f"No savepoint of version {old.number}: {error} It is cancelled.")
-                self._engine.cancel(job_id)
-            self._journal.write(old.ended(Result.REPLACED, f"rolled back by version {new.number}"))
-        elif old is not None:
-            self._journal.write(old.ended(Result.REPLACED, f"rolled back by version {new.number}"))
+                try:
+                    self._engine.cancel(job_id)
+                except TablegateError as left:
+                    self._failed(new, f"version {old.number} could not be cancelled: {left}")
+                    raise
         try:
             new = self._latest(new)
             new, outcome = self._start(new, savepoint, before_code=old.code if old else "")
         except TablegateError as error:
             outcome = Outcome(ready=False, alive=False, reason=str(error))
             new = self._latest(new)
-        return self._settle_alone(new, outcome)
+        return self._settle_alone(new, savepoint, outcome)
 
     def copy(self, source: Version, action: str, overrides: Sequence[str] = ()) -> Version:
         """A new version made of the files and settings of ``source``; not written yet."""
@@ -296,36 +324,37 @@ class Deployer:
 
     # ------------------------------------------------------------------------------ endings
 
-    def _settle_alone(self, new: Version, outcome: Outcome) -> Version:
+    def _settle_alone(self, new: Version, savepoint: str, outcome: Outcome) -> Version:
         """The end where there is no version to go back to."""
         if outcome.ready:
-            return self._journal.write(new.ended(Result.RUNNING))
+            return self._journal.take_over(new.ended(Result.RUNNING))
         reason = self._engine.scrub(new, outcome.reason)[:_REASON_LENGTH]
         if outcome.alive:
-            self._journal.write(new.ended(Result.NOT_READY, reason))
+            self._journal.take_over(new.ended(Result.NOT_READY, reason))
             raise DeployError(
                 f"Version {new.number} (job {new.job_id}) runs, and is not ready: "
                 f"{_sentence(reason)}",
                 "Follow it with `tablegate status --wait`.",
                 Exit.NOT_READY,
             )
-        self._cancel(new)
+        self._must_cancel(new, reason, f"It was started from {savepoint}.")
         self._failed(new, reason)
         raise DeployError(
-            f"Version {new.number} did not start: {_sentence(reason)}",
-            "Nothing of this job runs. `tablegate deployments` lists savepoints to start from.",
+            f"Version {new.number} did not start from {savepoint}: {_sentence(reason)}",
+            "Nothing of this job runs. Try again once the cause is removed; `tablegate "
+            "deployments` lists other savepoints to start from.",
             Exit.DOWN,
         )
 
     def _settle(self, new: Version, old: Version, savepoint: str, outcome: Outcome) -> Version:
         """The end where the old version can be started again from ``savepoint``."""
         if outcome.ready:
-            new = self._journal.write(new.ended(Result.RUNNING))
-            self._journal.write(old.ended(Result.REPLACED))
-            return new
+            return self._journal.take_over(new.ended(Result.RUNNING))
         reason = self._engine.scrub(new, outcome.reason)[:_REASON_LENGTH]
         self._engine.say(f"Version {new.number} is not ready: {reason}")
-        self._cancel(new)
+        self._must_cancel(
+            new, reason, f"`tablegate rollback` then starts version {old.number} from {savepoint}."
+        )
         self._failed(new, reason)
         again = self.copy(old, "rollback")
         again = self._journal.write(replace(again, reason=f"version {new.number}: {reason}"))
@@ -349,7 +378,7 @@ class Deployer:
     ) -> Version:
         if not back.ready and not back.alive:
             why = self._engine.scrub(again, back.reason)[:_REASON_LENGTH]
-            self._cancel(again)
+            self._must_cancel(again, why, f"It was started from {savepoint}.")
             self._failed(again, why)
             raise DeployError(
                 f"Version {new.number} did not become ready ({reason}), and version {old.number} "
@@ -358,10 +387,9 @@ class Deployer:
                 f"{savepoint}` once the cause is removed.",
                 Exit.DOWN,
             )
-        self._journal.write(
+        self._journal.take_over(
             again.ended(Result.RUNNING if back.ready else Result.NOT_READY, again.reason)
         )
-        self._journal.write(old.ended(Result.REPLACED))
         state = "is ready" if back.ready else f"runs, and is not ready yet ({back.reason})"
         raise DeployError(
             f"Rolled back. Version {new.number} did not become ready: {_sentence(reason)}",
@@ -377,6 +405,28 @@ class Deployer:
             self._engine.cancel(version.job_id)
         except TablegateError as error:
             self._engine.say(f"Job {version.job_id} was not cancelled: {error}")
+
+    def _must_cancel(self, version: Version, reason: str, remedy: str) -> None:
+        """Cancel a version before another one is started in its place.
+
+        Raises:
+            DeployError: it may run on, so that a second one would do everything twice. It is the
+                current version then.
+        """
+        if not version.job_id:
+            return
+        try:
+            self._engine.cancel(version.job_id)
+        except TablegateError as error:
+            told = self._engine.scrub(version, f"{reason}; not cancelled: {error}")
+            self._journal.take_over(version.ended(Result.NOT_READY, told[:_REASON_LENGTH]))
+            raise DeployError(
+                f"Version {version.number} did not become ready ({reason}) and could not be "
+                f"cancelled, so its job {version.job_id} may run, and nothing else was started: "
+                f"{error}",
+                f"Look at `tablegate status` once the JobManager answers. {remedy}",
+                Exit.NOT_READY,
+            ) from error
 
     def _failed(self, version: Version, reason: str) -> None:
         latest = self._latest(version)

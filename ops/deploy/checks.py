@@ -12,13 +12,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from jobs.clients import librdkafka_config
 from jobs.preflight import ClusterFacts, inspect
 from jobs.settings import Settings
 from ops.cluster import Cluster, ask, on_this_host
 from ops.deploy import savepoints
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.savepoints import Savepoint
-from udfs.core.errors import ConfigError, PreflightError
+from udfs.core.errors import ConfigError, PreflightError, TargetError
+from udfs.targets import TargetResolver
 
 # What `udfs` imports on the workers; everything else of ours runs on the client.
 WORKER_PACKAGES = ("apache-flink", "confluent-kafka", "msgspec")
@@ -190,6 +192,57 @@ def topics(settings: Settings) -> tuple[list[Check], ClusterFacts | None]:
     found = [ok("topics", f"{', '.join(names)} on cluster {facts.cluster_id}")]
     found += [warn("topics", warning) for warning in facts.warnings]
     return [*found, delivery(settings, facts)], facts
+
+
+# What the state of a job is laid out by, or belongs to (docs/operations.md).
+_STATE_SETTINGS = (
+    "stream.topic",
+    "stream.key",
+    "table.topic",
+    "table.key",
+    "table.tombstone_key",
+    "table.format",
+    "table.isolation_level",
+)
+
+
+def same_state(old: Settings, new: Settings) -> Check:
+    """Whether the two versions' settings agree in what their state belongs to."""
+    changed = []
+    for name in _STATE_SETTINGS:
+        table, setting = name.split(".")
+        if getattr(getattr(old, table), setting) != getattr(getattr(new, table), setting):
+            changed.append(name)
+    if not changed:
+        return ok("state", "of the same topics, keys and formats")
+    return refused(
+        "state",
+        f"{', '.join(changed)} differ from the current version's, and its state belongs to that",
+        "Load the table anew with --reload-table.",
+    )
+
+
+def transactions(settings: Settings) -> list[Check]:
+    """Unfinished transactions at the table's end, for which the new version's gate would wait."""
+    table = settings.table
+    try:
+        with TargetResolver(
+            librdkafka_config(settings), table.topic, table.isolation_level
+        ) as resolver:
+            waiting = [p for p, target in resolver.resolve().items() if target.waiting]
+    except TargetError as error:
+        return [warn("transactions", error.what, error.remedy)]
+    if not waiting:
+        return []
+    return [
+        warn(
+            "transactions",
+            f"one is unfinished in {table.topic}{waiting}: the new version waits for its end, and "
+            "the stream stands still meanwhile",
+            "Wait until it ends, or look for a writer that hangs: kafka-transactions.sh "
+            "find-hanging.",
+        )
+    ]
 
 
 def cluster(where: Cluster) -> list[Check]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jobs.uids import JOIN
 from ops import flink_run
-from ops.cluster import Cluster, ask, on_this_host
+from ops.cluster import Cluster, UnreachableError, ask, on_this_host
 from ops.deploy import offsets, packages, savepoints
 from ops.deploy.errors import DeployError
 from ops.deploy.failures import NOT_RECORDED, explain
@@ -33,6 +35,9 @@ _TOO_MANY_RESTARTS = 3
 _WORKERS_S = 180.0
 _RELEASE_S = 60.0
 _SUBMIT_S = 300.0
+# A JobManager that is replaced: its session has to end, and its jobs have to be recovered.
+_JOBMANAGER_S = 180.0
+_POLL_S = 0.5
 _OPEN = frozenset({Phase.STALE, Phase.CATCHING_UP, Phase.READY})
 
 
@@ -108,7 +113,14 @@ class FlinkEngine:
             self._cluster.start()
         told = ""
         try:
-            return flink_run.submit(self._cluster, timeout_s=_SUBMIT_S, **submission)
+            return flink_run.submit(
+                self._cluster,
+                timeout_s=_SUBMIT_S,
+                # `flink run` outlives a command that is killed, and may still submit: until it is
+                # done nobody else may look at what runs.
+                keep_open=self._journal.lock_files,
+                **submission,
+            )
         except StackError as error:
             told, remedy = self.scrub(version, error.what), error.remedy
         # Outside of the clause: the client's output would come along with the first error.
@@ -121,8 +133,20 @@ class FlinkEngine:
         )
 
     def cancel(self, job_id: str) -> None:
-        """Cancel the job; one that has ended is no error."""
-        flink_run.cancel(self._cluster, job_id)
+        """Cancel the job; one that has ended, or that nobody knows any more, is no error."""
+        end = time.monotonic() + _JOBMANAGER_S
+        ended = False
+        while not ended:
+            try:
+                if find(self._cluster, job_id) is not None:
+                    flink_run.cancel(self._cluster, job_id)
+                ended = True
+            except UnreachableError:
+                # A JobManager that is replaced brings its jobs back; who gave up now would start
+                # another one beside this.
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_POLL_S)
 
     def restarts(self, job_id: str) -> int:
         """The attempt of the join's tasks: grows with each restart, and outlives the job."""
@@ -214,11 +238,11 @@ class FlinkEngine:
         return self._read[path]
 
     def latest_checkpoint(self, job_id: str) -> str:
-        """The newest retained checkpoint of a job that the cluster still knows; "" for none."""
-        if find(self._cluster, job_id) is None:
+        """The newest checkpoint or savepoint of a job that the cluster still knows; "" for none."""
+        if not job_id or find(self._cluster, job_id) is None:
             return ""
-        latest = ask(self._cluster, "GET", f"/jobs/{job_id}/checkpoints")["latest"]["completed"]
-        return str(latest["external_path"]) if latest and not latest.get("discarded") else ""
+        latest = ask(self._cluster, "GET", f"/jobs/{job_id}/checkpoints")["latest"]
+        return newest_state(latest)
 
     def uids(self, version: Version) -> Mapping[str, str]:
         """The version's uids, each with its operator's name."""
@@ -295,6 +319,18 @@ class FlinkEngine:
 
 
 # ------------------------------------------------------------------------------------ decisions
+
+
+def newest_state(latest: Mapping[str, Any]) -> str:
+    """The path of the newest state that is still there; "" for none.
+
+    ``latest`` is that part of what `/jobs/ID/checkpoints` says. A stop with a savepoint discards
+    the checkpoints and leaves the savepoint.
+    """
+    taken = [latest.get("completed"), latest.get("savepoint")]
+    there = [one for one in taken if one and not one.get("discarded")]
+    newest = max(there, key=lambda one: int(one["id"]), default=None)
+    return str(newest["external_path"]) if newest else ""
 
 
 def not_ready(status: Status) -> str:

@@ -172,6 +172,7 @@ class Journal:
         safe = re.sub(r"[^\w.-]", "_", job).lstrip(".") or "_"
         self.job = job
         self.folder = (folder or FOLDER) / safe
+        self._lock: int | None = None
 
     def versions(self) -> list[Version]:
         """All versions by number.
@@ -180,7 +181,15 @@ class Journal:
             DeployError: a file is not one of ours.
         """
         paths = [path for path in self.folder.glob("*.json") if _FILE.fullmatch(path.name)]
-        return sorted((_read(path) for path in paths), key=lambda version: version.number)
+        found = sorted((_read(path) for path in paths), key=lambda version: version.number)
+        if found and found[-1].job != self.job:
+            raise DeployError(
+                f"{self.folder} is the journal of job {found[-1].job}, and the folder of "
+                f"{self.job} would have the same name.",
+                "Give one of the two another job.name, or another --journal.",
+                Exit.REFUSED,
+            )
+        return found
 
     def next_number(self) -> int:
         """The number of the next start."""
@@ -209,6 +218,20 @@ class Journal:
         partial.replace(path)
         return version
 
+    def take_over(self, new: Version) -> Version:
+        """Write ``new`` as the version that is in charge from here on; all before it are not."""
+        self.write(new)
+        for other in self.versions():
+            if other.number != new.number and other.result in _LIVING:
+                reason = other.reason or f"version {new.number} took over"
+                self.write(other.ended(Result.REPLACED, reason))
+        return new
+
+    @property
+    def lock_files(self) -> tuple[int, ...]:
+        """What a child has to inherit to hold the lock for as long as it lives, also without us."""
+        return () if self._lock is None else (self._lock,)
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Held while a command changes the job.
@@ -227,7 +250,11 @@ class Journal:
                     "Wait until it is done.",
                     Exit.REFUSED,
                 ) from None
-            yield
+            self._lock = handle.fileno()
+            try:
+                yield
+            finally:
+                self._lock = None
 
 
 def _read(path: Path) -> Version:

@@ -105,6 +105,7 @@ class Preflight:
         add([self._package(new)])
         checked, facts = checks.topics(settings)
         add(checked)
+        add(checks.transactions(settings) if facts else [])
         add(checks.cluster(self._cluster))
         add([self._room(settings, old, beside=beside)])
         thread_mode = self._workers.thread_mode
@@ -180,6 +181,12 @@ class Preflight:
                         "tombstones", expired, "Afterwards, `tablegate upgrade --reload-table`."
                     )
                 )
+        return found
+
+    def state_belongs(self, new: Version, old: Version) -> Check:
+        """Whether the new version's settings are for the state that the old one has."""
+        found = checks.same_state(old.settings(), new.settings())
+        self._printer.check(found)
         return found
 
     def state_of_running(self, new: Version, old: Version) -> Check:

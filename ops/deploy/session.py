@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobs.settings import load
+from jobs.settings import ConfigErrors, load
 from ops.cluster import Cluster
 from ops.deploy import checks, packages
 from ops.deploy.actions import Deployer
@@ -96,6 +96,7 @@ class Session:
         Raises:
             DeployError: see its code.
         """
+        self._deployer.recover()
         old = current(self._journal.versions())
         if running := self._engine.running(self._journal.job):
             raise DeployError(
@@ -126,14 +127,23 @@ class Session:
             DeployError: see its code.
         """
         old = self._current()
+        self._require_settings(old)
         running = old.job_id in self._engine.running(self._journal.job)
         if not running and not savepoint:
             savepoint = old.stopped_with or self._engine.latest_checkpoint(old.job_id)
-            self._printer.say(
-                f"Version {old.number} does not run; going on from {savepoint or 'nothing'}."
-            )
+            if not savepoint and not reload_table:
+                raise DeployError(
+                    f"Version {old.number} (job {old.job_id or 'none'}) does not run, and no "
+                    "savepoint or checkpoint of it is known here.",
+                    "Name one with --savepoint. Without any, `tablegate deploy --anew` loads the "
+                    "table again and reads the stream from stream.start.",
+                    Exit.REFUSED,
+                )
+            self._printer.say(f"Version {old.number} does not run; going on from {savepoint}.")
         look_at = "" if running or reload_table else savepoint
         found = self._preflight.run(new, savepoint=look_at, old=old, beside=reload_table)
+        if not reload_table:
+            found.append(self._preflight.state_belongs(new, old))
         if running and not reload_table:
             found.append(self._preflight.state_of_running(new, old))
         if not self._go_on(new, found):
@@ -148,6 +158,7 @@ class Session:
         Raises:
             DeployError: see its code.
         """
+        self._deployer.recover()
         versions = self._journal.versions()
         old = current(versions)
         target = target_of_rollback(versions, to)
@@ -189,13 +200,17 @@ class Session:
             raise DeployError(
                 f"Version {old.number} does not run.", "Use `tablegate upgrade`.", Exit.REFUSED
             )
-        most = old.settings().job.max_parallelism
-        if parallelism > most:
+        job = old.settings().job
+        if parallelism > job.max_parallelism:
             raise DeployError(
-                f"job.parallelism = {parallelism} is more than job.max_parallelism = {most}.",
+                f"job.parallelism = {parallelism} is more than job.max_parallelism = "
+                f"{job.max_parallelism}.",
                 "Choose a lower one.",
                 Exit.REFUSED,
             )
+        room = checks.room(self._cluster, parallelism, given_back=job.parallelism, beside=False)
+        self._printer.check(room)
+        checks.settled([room])
         if checks.config_of(self._cluster).get("jobmanager.scheduler", "").lower() != "adaptive":
             raise DeployError(
                 "Only the adaptive scheduler rescales in place, and jobmanager.scheduler of this "
@@ -210,11 +225,10 @@ class Session:
             self._cluster, old.job_id, parallelism, deadline_s=self._options.budget.timeout_s
         )
         new = self._deployer.copy(old, "rescale in place", [f"job.parallelism={parallelism}"])
-        new = self._journal.write(
+        self._journal.write(old.ended(Result.REPLACED, f"rescaled in place as {new.number}"))
+        return self._journal.take_over(
             replace(new, job_id=old.job_id, started_from=old.started_from).ended(Result.RUNNING)
         )
-        self._journal.write(old.ended(Result.REPLACED, f"rescaled in place as {new.number}"))
-        return new
 
     # ------------------------------------------------------------------------------ versions
 
@@ -242,6 +256,15 @@ class Session:
         new = Version(
             number, self._journal.job, action, now_ms(), storable(config), tuple(overrides)
         )
+        name = new.settings().job.name
+        if name != self._journal.job:
+            raise DeployError(
+                f"job.name = {name!r}, and the job that runs is called {self._journal.job!r}: "
+                "under another name the two would not know of each other, and both would run.",
+                "Keep the name. To change it: stop the job, and start the new one with `tablegate "
+                "deploy --savepoint PATH`.",
+                Exit.REFUSED,
+            )
         folder = self._journal.files(new)
         # Left by a version that a check refused.
         shutil.rmtree(folder, ignore_errors=True)
@@ -255,7 +278,19 @@ class Session:
         kept = [self._journal.files(old) / name for name in old.python_files]
         return self.version(action, old.config, (*old.overrides, *overrides), python_files or kept)
 
+    def _require_settings(self, version: Version) -> None:
+        try:
+            version.settings()
+        except ConfigErrors as error:
+            raise DeployError(
+                f"The settings of version {version.number}, the current one, cannot be read here: "
+                f"{error}",
+                "Set the environment variables that it refers to, until it has been replaced.",
+                Exit.REFUSED,
+            ) from error
+
     def _current(self) -> Version:
+        self._deployer.recover()
         found = current(self._journal.versions())
         if found is None:
             raise DeployError(

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -252,8 +252,15 @@ class FlinkCluster:
             give_up=self._died,
         )
 
-    def flink(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+    def flink(
+        self, *arguments: str, timeout_s: float = 180, keep_open: Sequence[int] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """Run Flink's command line against this cluster.
+
+        Args:
+            arguments: of `flink`.
+            timeout_s: how long it may take, in seconds.
+            keep_open: file descriptors that the command inherits.
 
         Returns:
             The finished process, its output as text; the caller looks at the return code.
@@ -268,6 +275,7 @@ class FlinkCluster:
                 capture_output=True,
                 text=True,
                 timeout=timeout_s,
+                pass_fds=keep_open,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:

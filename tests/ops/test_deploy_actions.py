@@ -51,6 +51,10 @@ class Rig:
     def deployed(self, code: str = "a") -> Version:
         return self.deployer.deploy(self.version(code))
 
+    def upgraded(self) -> Version:
+        old = self.deployed()
+        return self.deployer.upgrade(self.version(), old)
+
     def results(self) -> dict[int, str]:
         return {version.number: str(version.result) for version in self.journal.versions()}
 
@@ -221,6 +225,7 @@ def test_what_an_interrupted_upgrade_leaves_is_the_truth(rig: Rig) -> None:
     rig.engine.submit = interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         rig.deployer.upgrade(rig.version(), old)
+    rig.deployer.recover()
     found = current(rig.journal.versions())
     assert found is not None
     assert (found.number, found.stopped_with) == (1, "file:/savepoints/job-1")
@@ -246,6 +251,112 @@ def test_secrets_are_masked_in_what_a_failed_step_leaves(rig: Rig) -> None:
     with pytest.raises(StackError):
         rig.deployer.upgrade(rig.version(), old)
     assert "no savepoint for ***" in rig.read(2).reason
+
+
+# ------------------------------------------------------------------------------- interruptions
+
+
+def _interrupt(*_: object, **__: object) -> str:
+    raise KeyboardInterrupt
+
+
+def test_while_a_version_cannot_be_cancelled_no_other_is_started(rig: Rig) -> None:
+    old = rig.deployed()
+    rig.engine.outcomes = {2: LATE}
+    rig.engine.fails = {"cancel job-2"}
+    with pytest.raises(DeployError, match=r"could not be cancelled.*job-2 may run") as caught:
+        rig.deployer.upgrade(rig.version(), old)
+    assert caught.value.code is Exit.NOT_READY
+    assert "from file:/savepoints/job-1" in str(caught.value)
+    assert rig.engine.jobs == {"job-2": "orders"}
+    assert rig.results() == {1: "replaced", 2: "not ready"}
+    # And the way back is the one that was meant.
+    rig.engine.fails = set()
+    target = target_of_rollback(rig.journal.versions(), None)
+    assert (target.number, target.stopped_with) == (1, "file:/savepoints/job-1")
+
+
+def test_while_the_old_version_cannot_be_cancelled_a_rollback_starts_nothing(rig: Rig) -> None:
+    newer = rig.upgraded()
+    rig.engine.fails = {"stop", "cancel"}
+    with pytest.raises(StackError, match="cancel job-2"):
+        rig.deployer.rollback(rig.deployer.copy(rig.read(1), "rollback"), newer, "file:/sp")
+    assert rig.engine.jobs == {"job-2": "orders"}
+    assert rig.results() == {1: "replaced", 2: "running", 3: "failed"}
+
+
+def test_an_upgrade_that_was_interrupted_while_its_job_came_up_is_the_current_one(
+    rig: Rig,
+) -> None:
+    old = rig.upgraded()
+    rig.engine.wait_ready = _interrupt  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        rig.deployer.upgrade(rig.version(), old)
+    assert rig.results() == {1: "replaced", 2: "running", 3: "starting"}
+    rig.deployer.recover()
+    assert rig.results() == {1: "replaced", 2: "replaced", 3: "not ready"}
+    target = target_of_rollback(rig.journal.versions(), None)
+    assert (target.number, target.stopped_with) == (2, "file:/savepoints/job-2")
+
+
+def test_a_job_that_flink_run_submitted_after_its_command_was_killed_is_taken_for_its_own(
+    rig: Rig,
+) -> None:
+    old = rig.deployed()
+    rig.engine.submit = _interrupt  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        rig.deployer.upgrade(rig.version(), old)
+    rig.engine.jobs["late"] = "orders"
+    rig.deployer.recover()
+    found = current(rig.journal.versions())
+    assert found is not None
+    assert (found.number, found.job_id, found.result) == (2, "late", Result.NOT_READY)
+
+
+def test_a_job_of_somebody_else_is_nobodys_when_nothing_was_being_submitted(rig: Rig) -> None:
+    old = rig.deployed()
+    rig.engine.stop = _interrupt  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        rig.deployer.upgrade(rig.version(), old)
+    rig.engine.jobs = {"by-hand": "orders"}
+    rig.deployer.recover()
+    assert rig.results() == {1: "running", 2: "failed"}
+
+
+def test_a_rollback_that_was_interrupted_after_the_stop_leaves_the_version_that_it_stopped(
+    rig: Rig,
+) -> None:
+    newer = rig.upgraded()
+    rig.engine.submit = _interrupt  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        rig.deployer.rollback(rig.deployer.copy(rig.read(1), "rollback"), newer, "file:/sp")
+    rig.deployer.recover()
+    found = current(rig.journal.versions())
+    assert found is not None
+    assert (found.number, found.stopped_with) == (2, "file:/savepoints/job-2")
+    assert rig.results() == {1: "replaced", 2: "running", 3: "failed"}
+
+
+def test_a_rollback_that_fails_names_its_savepoint_and_can_be_tried_again(rig: Rig) -> None:
+    newer = rig.upgraded()
+    rig.engine.outcomes = {3: DEAD}
+    with pytest.raises(DeployError, match="file:/savepoints/job-1") as caught:
+        rig.deployer.rollback(
+            rig.deployer.copy(rig.read(1), "rollback"), newer, rig.read(1).stopped_with
+        )
+    assert caught.value.code is Exit.DOWN
+    assert target_of_rollback(rig.journal.versions(), None).number == 1
+    found = current(rig.journal.versions())
+    assert found is not None
+    assert (found.number, found.stopped_with) == (2, "file:/savepoints/job-2")
+
+
+def test_only_one_version_is_in_charge(rig: Rig) -> None:
+    newer = rig.upgraded()
+    # As an older Tablegate left it.
+    rig.journal.write(rig.read(1).ended(Result.RUNNING))
+    rig.deployer.upgrade(rig.version(), newer)
+    assert rig.results() == {1: "replaced", 2: "replaced", 3: "running"}
 
 
 # ---------------------------------------------------------------------------------------- reload

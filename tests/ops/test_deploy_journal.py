@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,8 @@ def version(number: int, result: Result, copy_of: int | None = None, job: str = 
 
 def test_a_version_comes_back_as_it_was_written(tmp_path: Path) -> None:
     journal = Journal("Orders / EU", tmp_path)
-    written = journal.write(version(1, Result.RUNNING).stopped("s3://b/sp-1", 9))
+    of_it = replace(version(1, Result.RUNNING), job="Orders / EU")
+    written = journal.write(of_it.stopped("s3://b/sp-1", 9))
     assert journal.versions() == [written]
     assert journal.folder.parent == tmp_path
     assert [path.name for path in journal.folder.iterdir()] == ["0001.json"]
@@ -34,6 +38,32 @@ def test_a_file_that_is_not_ours_is_named(tmp_path: Path) -> None:
     (journal.folder / "0002.json").write_text("{}")
     with pytest.raises(DeployError, match=r"0002\.json"):
         journal.versions()
+
+
+def test_two_jobs_whose_folders_would_have_one_name_are_told_apart(tmp_path: Path) -> None:
+    Journal("a b", tmp_path).write(replace(version(1, Result.RUNNING), job="a b"))
+    with pytest.raises(DeployError, match=r"is the journal of job a b"):
+        Journal("a_b", tmp_path).versions()
+
+
+def test_a_child_holds_the_lock_for_as_long_as_it_lives(tmp_path: Path) -> None:
+    journal = Journal("orders", tmp_path)
+    with journal.alone():
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"],
+            stdin=subprocess.PIPE,
+            pass_fds=journal.lock_files,
+        )
+    try:
+        with (
+            pytest.raises(DeployError, match="Another tablegate command"),
+            Journal("orders", tmp_path).alone(),
+        ):
+            pass
+    finally:
+        child.communicate()
+    with Journal("orders", tmp_path).alone():
+        pass
 
 
 def test_two_commands_do_not_change_one_job_at_once(tmp_path: Path) -> None:
