@@ -26,6 +26,8 @@ _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
 # out, and with them the trace that says no more than that Python exited.
 _OUTPUT_LINES = 30
 _JAVA_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_CAUSE = re.compile(r"^Caused by: ([^\n]+)$", re.MULTILINE)
+_CAUSE_LENGTH = 600
 _CLIENT_TRACE = "org.apache.flink.client.program.ProgramAbortException"
 
 
@@ -310,11 +312,20 @@ def _finished_savepoint(cluster: Cluster, job_id: str, request_id: str, deadline
         time.sleep(_POLL_S)
     outcome = answer["operation"]
     if "failure-cause" in outcome:
+        cause = last_cause(str(outcome["failure-cause"]["stack-trace"]))
         raise StackError(
-            f"The savepoint of job {job_id} failed:\n{outcome['failure-cause']['stack-trace']}",
-            "The job runs on; try again once the cause is removed.",
+            f"The savepoint of job {job_id} failed: {cause}.",
+            "The job runs on; try again once the cause is removed. The JobManager's log has the "
+            "whole trace.",
         )
     return str(outcome["location"])
+
+
+def last_cause(trace: str) -> str:
+    """The innermost cause that a Java stack trace names; its first line when it names none."""
+    causes = _CAUSE.findall(trace)
+    first = next((line.strip() for line in trace.splitlines() if line.strip()), "")
+    return (causes[-1] if causes else first)[:_CAUSE_LENGTH]
 
 
 def cancel(cluster: Cluster, job_id: str, *, deadline_s: float = 60) -> None:

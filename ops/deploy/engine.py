@@ -38,6 +38,7 @@ _SUBMIT_S = 300.0
 # A JobManager that is replaced: its session has to end, and its jobs have to be recovered.
 _JOBMANAGER_S = 180.0
 _POLL_S = 0.5
+_SETTLE_S = 60.0
 _OPEN = frozenset({Phase.STALE, Phase.CATCHING_UP, Phase.READY})
 
 
@@ -128,9 +129,19 @@ class FlinkEngine:
 
     def stop(self, job_id: str) -> str:
         """Stop the job with a savepoint, never draining, and return its path."""
+        # Flink refuses it while a task is not running yet: of a job that has just been started, or
+        # that is being restarted. One that does not come up says so when it is asked.
+        end = time.monotonic() + _SETTLE_S
+        while self._comes_up(job_id) and time.monotonic() < end:
+            time.sleep(_POLL_S)
         return flink_run.stop_with_savepoint(
             self._cluster, job_id, deadline_s=self._savepoint_timeout_s
         )
+
+    def _comes_up(self, job_id: str) -> bool:
+        entry = find(self._cluster, job_id)
+        alive = entry is not None and entry["state"] not in _ENDED
+        return alive and not flink_run.runs(self._cluster, job_id)
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job; one that has ended, or that nobody knows any more, is no error."""

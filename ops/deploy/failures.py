@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ops.deploy.operator_ids import operator_id
 from ops.deploy.savepoints import WAY_OUT
+from ops.flink_run import last_cause
 
 _FILE = re.compile(r"(?:FileNotFoundException|NoSuchFileException): (\S+)")
 _SHORT = re.compile(
@@ -21,7 +22,6 @@ _RESTORE = re.compile(
 _UNCLAIMED = re.compile(r"Cannot map checkpoint/savepoint state for operator ([0-9a-f]{32})")
 _MAX_PARALLELISM = re.compile(r"[Mm]ax(?:imum)? parallelism[^\n]*")
 _OURS = re.compile(r"(?:TargetError|NoAnswerError|StaleCodeError)(?:'>)?: ([^\n]+)")
-_CAUSE = re.compile(r"^Caused by: ([^\n]+)$", re.MULTILINE)
 _LENGTH = 600
 
 # Flink 2.3.0 keeps no exception of a job that failed before it had tasks.
@@ -58,10 +58,3 @@ def explain(trace: str, uids: Iterable[str] = ()) -> str:
                 f"{match[0].strip()[:_LENGTH]}. job.max_parallelism cannot change with a savepoint."
             )
     return last_cause(trace)
-
-
-def last_cause(trace: str) -> str:
-    """The innermost cause that a Java stack trace names; its first line when it names none."""
-    causes = _CAUSE.findall(trace)
-    first = next((line.strip() for line in trace.splitlines() if line.strip()), "")
-    return (causes[-1] if causes else first)[:_LENGTH]

@@ -10,7 +10,7 @@ import pytest
 
 from ops.deploy import packages
 from ops.deploy.errors import DeployError, Exit
-from ops.deploy.failures import explain, last_cause
+from ops.deploy.failures import explain
 from ops.deploy.offsets import differing
 from ops.deploy.operator_ids import operator_id
 from ops.deploy.savepoints import (
@@ -24,6 +24,7 @@ from ops.deploy.savepoints import (
     stream_offsets,
     unclaimed,
 )
+from ops.flink_run import last_cause
 from ops.package import package
 
 HOUR_MS = 3_600_000
