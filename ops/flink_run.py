@@ -197,8 +197,8 @@ def wait_running(cluster: Cluster, job_id: str, *, deadline_s: float = 120) -> N
     end = time.monotonic() + deadline_s
     while True:
         job = ask(cluster, "GET", f"/jobs/{job_id}")
-        states = {vertex["status"] for vertex in job["vertices"]}
-        if job["state"] == "RUNNING" and states <= {"RUNNING", "FINISHED"}:
+        states = task_states(job)
+        if job["state"] == "RUNNING" and states and states <= {"RUNNING", "FINISHED"}:
             return
         if job["state"] in _ENDED or time.monotonic() > end:
             raise StackError(
@@ -215,7 +215,15 @@ def runs(cluster: Cluster, job_id: str) -> bool:
         job = ask(cluster, "GET", f"/jobs/{job_id}")
     except StackError:
         return False
-    return job["state"] == "RUNNING" and {v["status"] for v in job["vertices"]} == {"RUNNING"}
+    return job["state"] == "RUNNING" and task_states(job) == {"RUNNING"}
+
+
+def task_states(job: Mapping[str, Any]) -> set[str]:
+    """The states in which the subtasks of a job are, by what `/jobs/ID` says of it."""
+    # Not the status of the vertices: a vertex is RUNNING as soon as one of its subtasks is, while
+    # others are still being deployed (source: ExecutionJobVertex.getAggregateJobVertexState).
+    counts = [vertex["tasks"] for vertex in job["vertices"]]
+    return {state for count in counts for state, tasks in count.items() if tasks}
 
 
 def wait_state(cluster: Cluster, job_id: str, wanted: str, *, deadline_s: float = 120) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import requests
 
+from ops.flink_run import task_states
 from ops.job_status import gate_is_open
 from udfs.core.errors import StackError
 
@@ -42,7 +43,7 @@ class FlinkJob:
 
     def running(self) -> bool:
         """Whether every task runs."""
-        return all(vertex["status"] == "RUNNING" for vertex in self._get("")["vertices"])
+        return task_states(self._get("")) == {"RUNNING"}
 
     def gate_is_open(self) -> bool:
         """Whether the gate of this attempt is open."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from jobs.uids import TABLE_SIDE
 from ops.cluster import Cluster, ask
+from ops.flink_run import task_states
 from ops.stack.processes import wait_until
 
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
@@ -29,11 +30,12 @@ def rescale_in_place(
         StackError: the cluster refuses it, the job ended, or the deadline passed.
     """
 
-    def vertices() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = ask(cluster, "GET", f"/jobs/{job_id}")["vertices"]
-        return found
+    def job() -> dict[str, Any]:
+        return ask(cluster, "GET", f"/jobs/{job_id}")
 
-    wanted = {vertex["id"]: 1 if _is_single(vertex) else parallelism for vertex in vertices()}
+    wanted = {
+        vertex["id"]: 1 if _is_single(vertex) else parallelism for vertex in job()["vertices"]
+    }
     bounds: dict[str, object] = {
         vertex: {"parallelism": {"lowerBound": 1, "upperBound": most}}
         for vertex, most in wanted.items()
@@ -41,9 +43,9 @@ def rescale_in_place(
     ask(cluster, "PUT", f"/jobs/{job_id}/resource-requirements", **bounds)
 
     def there() -> bool:
-        now = vertices()
-        running = all(vertex["status"] == "RUNNING" for vertex in now)
-        return running and {vertex["id"]: vertex["parallelism"] for vertex in now} == wanted
+        now = job()
+        widths = {vertex["id"]: vertex["parallelism"] for vertex in now["vertices"]}
+        return task_states(now) == {"RUNNING"} and widths == wanted
 
     def ended() -> str | None:
         state = ask(cluster, "GET", f"/jobs/{job_id}")["state"]

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 
+from ops import flink_run
 from ops.cluster import RemoteCluster, UnreachableError, ask
 from ops.deploy.engine import FlinkEngine, Workers, newest_state
 from ops.deploy.errors import DeployError
@@ -124,6 +125,15 @@ def test_a_cancel_gives_up_after_a_while_and_says_so(
     _JobManager.answers = [(503, {"errors": ["leader election"]})]
     with pytest.raises(UnreachableError):
         _engine(jobmanager, Journal("orders", tmp_path)).cancel("a" * 32)
+
+
+def test_a_vertex_of_which_one_subtask_runs_is_not_running_yet(jobmanager: RemoteCluster) -> None:
+    tasks = {"DEPLOYING": 1, "RUNNING": 1, "FINISHED": 0}
+    job = {"state": "RUNNING", "vertices": [{"status": "RUNNING", "tasks": tasks}]}
+    _JobManager.answers = [(200, job)]
+    assert not flink_run.runs(jobmanager, "a" * 32)
+    _JobManager.answers = [(200, {**job, "vertices": [{"tasks": {"RUNNING": 2}}]})]
+    assert flink_run.runs(jobmanager, "a" * 32)
 
 
 def test_after_a_stop_the_savepoint_is_the_newest_state_and_the_checkpoints_are_gone() -> None:
