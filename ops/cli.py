@@ -15,6 +15,7 @@ from jobs.settings import load
 from ops import flink_run
 from ops.demo.cli import register as register_demo
 from ops.deploy.cli import register as register_deploy
+from ops.deploy.errors import DeployError
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.stack.local import Addresses, Stack
@@ -174,4 +175,5 @@ def main() -> None:
         app()
     except TablegateError as error:
         sys.stderr.write(f"tablegate: {error}\n")
-        sys.exit(1)
+        # Scripts go by it, wherever in a command the error was raised.
+        sys.exit(error.code if isinstance(error, DeployError) else 1)
