@@ -110,11 +110,12 @@ def _settings(
     """The settings that were given, else those that the journal has of the job, else None."""
     if config is not None:
         return load(config, overrides or [])
-    names = {job} | {e["name"] for e in flink_run.jobs(cluster) if e["jid"] == job}
-    for name in names:
+    # By the name, if an id was given: a journal is a name's.
+    names = [str(e["name"]) for e in flink_run.jobs(cluster) if e["jid"] == job]
+    for name in (*names, job):
         try:
-            version = current(Journal(name).versions())
-            return version.settings() if version else None
+            if version := current(Journal(name).versions()):
+                return version.settings()
         except TablegateError:
             # Its environment variables may be set elsewhere only: then Flink alone has to do.
             continue
