@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -141,6 +141,15 @@ def _to_show(status: Status) -> list[Partition]:
     # An open gate's table is stale for a transaction, too.
     short = [p for p in status.table if p.short or p.why == UNFINISHED]
     return sorted(short, key=lambda p: -(p.left or 0))[:_SHOWN]
+
+
+ABSENT_AS_JSON: Mapping[str, Any] = {"phase": "absent", "ready": False, "alive": False}
+"""What `as_json` says of a job that is not there, where not even a name is known."""
+
+
+def unknown_as_json(error: str) -> dict[str, Any]:
+    """For programs, where nothing can be said of the job."""
+    return {"phase": "unknown", "ready": False, "alive": None, "error": error}
 
 
 def as_json(status: Status) -> dict[str, Any]:
