@@ -15,10 +15,12 @@ from jobs.settings import load
 from ops import flink_run
 from ops.demo.cli import register as register_demo
 from ops.deploy.cli import register as register_deploy
+from ops.deploy.errors import DeployError
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.stack.local import Addresses, Stack
 from ops.status.cli import register as register_status
+from ops.status.screen import ABSENT_AS_JSON
 from udfs.core.errors import TablegateError
 
 app = typer.Typer(
@@ -74,11 +76,18 @@ def down() -> None:
 
 
 def _show_stack(as_json: bool) -> None:
-    addresses = Stack().addresses()
+    # For `status`, which has just heard the JobManager and found no job. The broker may be dead.
+    stack = Stack()
+    addresses = stack.seen_by_flink()
+    notes = [] if stack.broker.running else ["The broker does not run: `tablegate up`."]
     if as_json:
-        typer.echo(json.dumps({**addresses.as_dict(), "jobs": []}))
-    else:
-        _show(addresses)
+        found = {**ABSENT_AS_JSON, **addresses.as_dict(), "jobs": [], "notes": notes}
+        typer.echo(json.dumps(found))
+        return
+    _out.print("No job runs, and none is known.")
+    _show(addresses)
+    for note in notes:
+        _out.print(note)
 
 
 @app.command()
@@ -174,4 +183,5 @@ def main() -> None:
         app()
     except TablegateError as error:
         sys.stderr.write(f"tablegate: {error}\n")
-        sys.exit(1)
+        # Scripts go by it, wherever in a command the error was raised.
+        sys.exit(error.code if isinstance(error, DeployError) else 1)

@@ -32,10 +32,12 @@ _SECRET_NAME = re.compile(
     r"passw|passphrase|pwd|secret|jaas|token|credential|assertion|private|user[._]?info"
     r"|keytab|api[._]?key|access[._]?key|auth[._]?key|(^|[._])(ssl|sasl)[._]"
 )
-# What finds a fault and opens nothing: a path, a type, the name of a mechanism or a class.
+# What finds a fault and opens nothing: a path, a type, the name of a mechanism or a class, a time,
+# a switch. Deploys go by it too: of what looks secret they take plain values of such names only.
 _OPEN_NAME = re.compile(
-    r"\.(location|type|algorithm|class|name|username|mechanisms?|method|protocols?|suites|provider"
-    r"|verification)$"
+    r"\.(location|type|algorithm|class|name|username|principal|mechanisms?|method|protocols?|suites"
+    r"|providers?|verification|implementation|list|stores|source|scope|file|keytab|url|client\.id"
+    r"|ms|seconds|factor|jitter|relogin|include|urlencode|unsecure\.jwt)$"
 )
 _SECRET_VALUE = re.compile(
     r"(passw\w*|passphrase|secret\w*|token|api[._-]?key|credentials?)\s*[=:]|PRIVATE KEY-----|://[^/@\s]*:[^/@\s]*@",

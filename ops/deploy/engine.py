@@ -350,7 +350,9 @@ def not_ready(status: Status) -> str:
     if status.phase in {Phase.LOADING, Phase.STALLED, Phase.SHORT} and status.slowest:
         slow = status.slowest
         why = "" if slow.why in {"", "rows left"} else f" ({slow.why})"
-        parts.append(f"{status.reading.table_topic}[{slow.number}] is short by {slow.left}{why}")
+        # Where it stands may not be known, and a transaction may leave nothing to count.
+        by = f" by {slow.left}" if slow.left else ""
+        parts.append(f"{status.reading.table_topic}[{slow.number}] is short{by}{why}")
     if status.phase is Phase.CATCHING_UP:
         parts.append(f"the stream's lag is {'unknown' if status.lag is None else status.lag}")
         if status.held:

@@ -36,6 +36,8 @@ FOLDER = Path(os.environ.get("TABLEGATE_DEPLOYMENTS", BUILD / "deployments"))
 """Where the journals of all jobs stand unless told otherwise."""
 
 _FILE = re.compile(r"(\d{4,})\.json")
+# Of a job's folder, and so of all that is in it: a secret that no rule knows is nobody else's.
+_OWNERS = 0o700
 
 
 class Result(StrEnum):
@@ -207,7 +209,7 @@ class Journal:
 
     def write(self, version: Version) -> Version:
         """Write the version's file, whole or not at all, and return the version."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(_OWNERS, parents=True, exist_ok=True)
         path = self.folder / f"{version.folder}.json"
         partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
         with partial.open("w") as out:
@@ -239,7 +241,7 @@ class Journal:
         Raises:
             DeployError: another command is at it.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(_OWNERS, parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

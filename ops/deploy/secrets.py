@@ -11,17 +11,24 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from jobs.jaas import JaasSyntaxError, parse_jaas
 from jobs.settings.secrets import MASK, is_secret
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
-# What a secret-looking property may say in the open: switches, numbers, names of mechanisms.
-_HARMLESS = re.compile(r"true|false|\d+|[A-Z0-9-]{2,}|", re.ASCII)
 _LITERAL = re.compile(
-    r"(passw\w*|passphrase|secret\w*|token|api[._-]?key|credentials?)\s*[=:]\s*"
+    r"(passw\w*|passphrase|secret\w*|token|api[._-]?key|credentials?)[\"']?\s*[=:]\s*"
     r"(\"[^\"]+\"|'[^']+'|[^\s\"';]+)|PRIVATE KEY-----|://[^/@\s]*:[^/@\s]+@",
     re.IGNORECASE,
 )
 _JAAS = "jaas.config"
+# Options of login modules, where `useKeyTab` and `tokenauth` are switches.
+_JAAS_SECRET = re.compile(
+    r"passw|passphrase|secret|token$|api_?key|credential|private", re.IGNORECASE
+)
+# For a reference, where the line around it is read: a word, as some stand without quotes.
+_STAND_IN = "_reference_"
+# Its keys are fields of the user's rows, whatever they are called.
+_FIELDS = "table.fields."
 # Shorter ones stand in every other word, and a text with all of these masked says nothing.
 _SHORTEST = 4
 
@@ -41,6 +48,8 @@ def storable(text: str) -> str:
 def plain_secrets(config: str, overrides: Sequence[str] = ()) -> list[str]:
     """Dotted names of the settings whose secret stands there as plain text.
 
+    Whether a setting is a secret says its name alone: a password may look like anything.
+
     Args:
         config: the TOML text. One that cannot be parsed yields nothing: loading it says why.
         overrides: each ``dotted.key=value``.
@@ -52,14 +61,18 @@ def plain_secrets(config: str, overrides: Sequence[str] = ()) -> list[str]:
     found = [name for name, value in _leaves(data) if _is_plain_secret(name, value)]
     for override in overrides:
         name, _, value = override.partition("=")
-        if _is_plain_secret(name.strip(), value.strip().strip("\"'")):
-            found.append(f"--set {name.strip()}")
+        # A key may stand in quotes here as in the file.
+        name = re.sub("[\"']", "", name).strip()
+        leaves = _leaves({name: _parsed(value)})
+        found += [f"--set {leaf}" for leaf, text in leaves if _is_plain_secret(leaf, text)]
     if not found:
-        # Whatever no rule about names knows: a comment behind a value, say.
+        # What no key leads to: a comment behind a value.
         numbers = [
             number
             for number, line in enumerate(config.splitlines(), start=1)
-            if _LITERAL.search(_REFERENCE.sub("", line)) and "PRIVATE KEY" not in line
+            if "#" in line
+            and _LITERAL.search(_REFERENCE.sub("", line))
+            and "PRIVATE KEY" not in line
         ]
         found += [f"line {number} of the config" for number in numbers]
     return found
@@ -70,20 +83,41 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{name}.")
-        elif isinstance(value, str):
-            yield name, value
+        else:
+            # A password of digits may stand there without quotes; the settings take it as text.
+            yield name, str(value)
+
+
+def _parsed(value: str) -> Any:
+    # As `jobs.settings.load` reads an override: TOML where it is any, else text.
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        parsed = {}
+    # A line break in the text could start a second key.
+    return parsed["value"] if len(parsed) == 1 else value
 
 
 def _is_plain_secret(name: str, value: str) -> bool:
-    if not name.startswith("kafka."):
-        return bool(_LITERAL.search(_REFERENCE.sub("", value)))
-    rest = _REFERENCE.sub("", value)
+    rest = _REFERENCE.sub("", value).strip()
     if _LITERAL.search(rest):
         return True
+    if name.endswith(_JAAS):
+        return _is_plain_login(value)
+    return bool(rest) and is_secret(name) and not name.startswith(_FIELDS)
+
+
+def _is_plain_login(line: str) -> bool:
     # Around the references of a JAAS line stand the module's name and the user's.
-    if not is_secret(name, value) or name.endswith(_JAAS):
+    try:
+        options = parse_jaas(_REFERENCE.sub(_STAND_IN, line)).options
+    except JaasSyntaxError:
+        # All of it is one reference, or loading it says what is wrong.
         return False
-    return not _HARMLESS.fullmatch(rest)
+    return any(
+        text.replace(_STAND_IN, "") and _JAAS_SECRET.search(option)
+        for option, text in options.items()
+    )
 
 
 class Scrubber:

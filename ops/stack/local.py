@@ -98,6 +98,14 @@ class Stack:
         """
         if not self.running:
             raise StackError(f"No stack is up in {self.folder}.", "Run `tablegate up`.")
+        return self.seen_by_flink()
+
+    def seen_by_flink(self) -> Addresses:
+        """Where it answers as far as the JobManager knows; the broker may be dead.
+
+        Raises:
+            StackError: the JobManager does not answer.
+        """
         seen = self.flink.overview()
         return Addresses(
             brokers=self.broker.bootstrap_servers,

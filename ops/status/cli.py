@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import requests
 import typer
 from rich.console import Console
 from rich.live import Live
@@ -16,6 +17,7 @@ from rich.live import Live
 from jobs.settings import Settings, load
 from ops import flink_run
 from ops.cluster import Cluster, UnreachableError, choose
+from ops.deploy import journal
 from ops.deploy.journal import Journal, current
 from ops.stack.flink import FlinkCluster
 from ops.status import screen
@@ -66,15 +68,16 @@ def register(app: typer.Typer, show_stack: Callable[[bool], None]) -> None:
     ) -> None:
         """Show where a job stands. Exit codes: 0 ready, 3 alive but not ready, 4 dead, 5 unknown.
 
-        With --alive, 0 for everything that is not dead. Without a job it shows where the local
-        stack answers.
+        With --alive, 0 for everything that is not dead. Where there never was a job it shows where
+        the local stack answers.
         """
-        cluster = choose(rest_url, flink_home)
         try:
+            cluster = choose(rest_url, flink_home)
+            _expect_stack(cluster)
             name = job or _only_job(cluster)
             if name is None:
-                show_stack(as_json)
-                return
+                _show_absence(cluster, show_stack, as_json=as_json)
+                raise typer.Exit(Exit.DEAD)
             watch = Watch(
                 cluster, name, _settings(cluster, name, config, overrides), max_lag=max_lag
             )
@@ -82,9 +85,13 @@ def register(app: typer.Typer, show_stack: Callable[[bool], None]) -> None:
                 found = _wait(watch, timeout, as_json=as_json) if wait else watch.look()
             finally:
                 watch.close()
-        except UnreachableError as error:
+        except (TablegateError, requests.RequestException) as error:
+            # An answer that is no JobManager's is none, like silence.
+            of_ours = isinstance(error, TablegateError) and not isinstance(error, UnreachableError)
             sys.stderr.write(f"tablegate: {error}\n")
-            raise typer.Exit(Exit.UNKNOWN) from error
+            if as_json:
+                typer.echo(json.dumps(screen.unknown_as_json(str(error))))
+            raise typer.Exit(Exit.ERROR if of_ours else Exit.UNKNOWN) from error
         if as_json:
             typer.echo(json.dumps(screen.as_json(found)))
         elif not wait or not _out.is_terminal:
@@ -93,15 +100,71 @@ def register(app: typer.Typer, show_stack: Callable[[bool], None]) -> None:
         raise typer.Exit(code)
 
 
+def _expect_stack(cluster: Cluster) -> None:
+    """Raise where the local stack is meant and its JobManager cannot answer.
+
+    Asking its port would not do: somebody else may have it by now.
+    """
+    if not isinstance(cluster, FlinkCluster) or cluster.running:
+        return
+    stack = cluster.folder.parent
+    try:
+        url = cluster.rest_url
+    except StackError:
+        raise StackError(f"No stack is up in {stack}.", "Run `tablegate up`.") from None
+    raise UnreachableError(
+        f"The JobManager of the stack in {stack} ({url}), or its ZooKeeper, does not run.",
+        "Run `tablegate up`.",
+    )
+
+
 def _only_job(cluster: Cluster) -> str | None:
-    """The id of the only job that runs; None where none does, or no stack is up."""
-    if isinstance(cluster, FlinkCluster) and not cluster.running:
-        return None
-    living = [entry for entry in flink_run.jobs(cluster) if entry["state"] in _LIVING]
-    if len(living) > 1:
+    """The id of the only job that runs, else the name of the only one that did; None: none ever.
+
+    Raises:
+        StackError: there are several.
+    """
+    listed = flink_run.jobs(cluster)
+    living = [entry for entry in listed if entry["state"] in _LIVING]
+    if len(living) == 1:
+        return str(living[0]["jid"])
+    if living:
         names = ", ".join(sorted(entry["name"] for entry in living))
         raise StackError(f"{len(living)} jobs run: {names}.", "Choose one with --job.")
-    return str(living[0]["jid"]) if living else None
+    # The journal first: beside its job Flink knows the run that loaded the table.
+    known = [_journalled(), sorted({str(entry["name"]) for entry in listed})]
+    for names_of_one in known:
+        if len(names_of_one) == 1:
+            return names_of_one[0]
+    several = sorted({*known[0], *known[1]})
+    if several:
+        raise StackError(
+            f"No job runs, and {len(several)} are known: {', '.join(several)}.",
+            "Choose one with --job.",
+        )
+    return None
+
+
+def _journalled() -> list[str]:
+    """Names of the jobs that have a journal."""
+    names = []
+    for folder in sorted({path.parent.name for path in journal.FOLDER.glob("*/[0-9]*.json")}):
+        try:
+            versions = Journal(folder).versions()
+        except TablegateError:
+            # What it says cannot be read; that it is there can.
+            versions = []
+        names.append(versions[0].job if versions else folder)
+    return names
+
+
+def _show_absence(cluster: Cluster, show_stack: Callable[[bool], None], *, as_json: bool) -> None:
+    if isinstance(cluster, FlinkCluster):
+        show_stack(as_json)
+    elif as_json:
+        typer.echo(json.dumps({**screen.ABSENT_AS_JSON, "rest_url": cluster.rest_url, "jobs": []}))
+    else:
+        _out.print(f"No job runs at {cluster.rest_url}, and none is known.", markup=False)
 
 
 def _settings(
@@ -110,11 +173,12 @@ def _settings(
     """The settings that were given, else those that the journal has of the job, else None."""
     if config is not None:
         return load(config, overrides or [])
-    names = {job} | {e["name"] for e in flink_run.jobs(cluster) if e["jid"] == job}
-    for name in names:
+    # By the name, if an id was given: a journal is a name's.
+    names = [str(e["name"]) for e in flink_run.jobs(cluster) if e["jid"] == job]
+    for name in (*names, job):
         try:
-            version = current(Journal(name).versions())
-            return version.settings() if version else None
+            if version := current(Journal(name).versions()):
+                return version.settings()
         except TablegateError:
             # Its environment variables may be set elsewhere only: then Flink alone has to do.
             continue

@@ -127,8 +127,8 @@ class Status:
     @property
     def slowest(self) -> Partition | None:
         """The partition of the table with most left to read, None when none is short."""
-        short = [p for p in self.table if p.left]
-        return max(short, key=lambda p: p.left or 0, default=None)
+        short = [p for p in self.table if p.short]
+        return max(short, key=lambda p: (p.left or 0, p.waiting), default=None)
 
     @property
     def exit_code(self) -> Exit:
@@ -188,7 +188,6 @@ def judge(
     table = partitions.of_table(
         reading.table_offsets, reading.table_goals, restored=reading.restored, done=is_open
     )
-    left = partitions.total_left(table)
     rate = progress.rate(reading.at_ms) if progress else None
     table = partitions.with_eta(table, rate or reading.table_rate)
     stream = partitions.of_stream(
@@ -207,7 +206,7 @@ def judge(
         lag=None if lag is None else lag + (held or 0),
         max_lag=max_lag,
         max_table_lag_ms=max_table_lag_ms,
-        stalled=_stalled(reading, left, progress, stall_after_ms),
+        stalled=_stalled(reading, table, progress, stall_after_ms),
     )
     hits, misses = reading.counters.get("hits"), reading.counters.get("misses")
     joined = (hits or 0) + (misses or 0)
@@ -273,11 +272,17 @@ def _may_be_of_the_attempt_before(reading: Reading) -> bool:
     return bool(reading.restarts) and reading.attempt_ms < 2 * reading.refresh_ms
 
 
-def _stalled(reading: Reading, left: int, progress: Progress | None, stall_after_ms: int) -> bool:
+def _stalled(
+    reading: Reading,
+    table: tuple[Partition, ...],
+    progress: Progress | None,
+    stall_after_ms: int,
+) -> bool:
     if progress is not None:
         return reading.at_ms - progress.moved_ms >= stall_after_ms
     # One look only: Flink's own rate is over a minute, so zero says that none of it brought a row.
-    return bool(left) and reading.table_rate == 0 and reading.attempt_ms >= stall_after_ms
+    short = any(partition.short for partition in table)
+    return short and reading.table_rate == 0 and reading.attempt_ms >= stall_after_ms
 
 
 def _lag_without_brokers(reading: Reading) -> int | None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from udfs.core.gate import Target
 
+UNFINISHED = "unfinished transaction"
+"""Why a partition is short whose last rows nobody can read yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -25,6 +28,13 @@ class Partition:
     """Seconds until it has been read."""
     why: str = ""
     """Why it is short."""
+    waiting: bool = False
+    """Whether the shut gate waits for its transaction, however little is left as far as known."""
+
+    @property
+    def short(self) -> bool:
+        """Whether the gate has reason to wait for it."""
+        return bool(self.left) or self.waiting
 
     @property
     def percent(self) -> float | None:
@@ -66,7 +76,15 @@ def _of_table(
         left = max(0, goal - max(position, target.begin))
     elif done or not target.size:
         left = 0
-    return Partition(number, position, goal, left, target.size, why=_why(target, position, left))
+    return Partition(
+        number,
+        position,
+        goal,
+        left,
+        target.size,
+        why=_why(target, position, left),
+        waiting=target.waiting and not done,
+    )
 
 
 def _goal(target: Target) -> int:
@@ -77,7 +95,7 @@ def _why(target: Target, position: int | None, left: int | None) -> str:
     if position is not None and position > target.end:
         return f"the log ends at {target.end}, and {position} offsets of it have been read"
     if target.waiting:
-        return "unfinished transaction"
+        return UNFINISHED
     return "rows left" if left else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops.deploy.failures import NOT_RECORDED, explain
 from ops.status.model import Phase, Status
-from ops.status.partitions import Partition
+from ops.status.partitions import UNFINISHED, Partition
 
 # As many as fit beside what else stands on a screen; the others are done or faster.
 _SHOWN = 12
@@ -80,6 +80,9 @@ def one_line(status: Status) -> str:
 
 
 def _short(partition: Partition) -> str:
+    if not partition.left and partition.why:
+        # Nothing left as far as known is no news; what it waits for is.
+        return partition.why
     why = "" if partition.why in {"", "rows left"} else f" ({partition.why})"
     return f"{partition.left or 0:,} left{why}"
 
@@ -120,11 +123,11 @@ def page(status: Status, *, bars: bool = True) -> RenderableType:
     if bars and (short := _to_show(status)):
         grid = Table.grid(padding=(0, 2))
         for partition in short:
-            percent = partition.percent or 0.0
+            percent = partition.percent
             grid.add_row(
                 f"{status.reading.table_topic}[{partition.number}]",
-                ProgressBar(total=100, completed=percent, width=_BAR),
-                f"{percent:5.1f} %",
+                ProgressBar(total=100, completed=percent or 0.0, width=_BAR),
+                "    ?" if percent is None else f"{percent:5.1f} %",
                 Text(_short(partition)),
                 duration(partition.eta_s),
             )
@@ -135,8 +138,18 @@ def page(status: Status, *, bars: bool = True) -> RenderableType:
 def _to_show(status: Status) -> list[Partition]:
     if status.phase not in {Phase.LOADING, Phase.STALLED, Phase.SHORT, Phase.STALE}:
         return []
-    short = [p for p in status.table if p.left or p.why == "unfinished transaction"]
+    # An open gate's table is stale for a transaction, too.
+    short = [p for p in status.table if p.short or p.why == UNFINISHED]
     return sorted(short, key=lambda p: -(p.left or 0))[:_SHOWN]
+
+
+ABSENT_AS_JSON: Mapping[str, Any] = {"phase": "absent", "ready": False, "alive": False}
+"""What `as_json` says of a job that is not there, where not even a name is known."""
+
+
+def unknown_as_json(error: str) -> dict[str, Any]:
+    """For programs, where nothing can be said of the job."""
+    return {"phase": "unknown", "ready": False, "alive": None, "error": error}
 
 
 def as_json(status: Status) -> dict[str, Any]:

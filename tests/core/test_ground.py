@@ -266,6 +266,19 @@ def test_every_group_of_log_settings_has_its_reason_above_it(path: Path) -> None
     assert [group for group in groups if not group.startswith("# ")] == []
 
 
+@pytest.mark.parametrize("path", LOG_CONFIGS, ids=name_of)
+def test_no_log_gets_the_environment_of_the_python_that_draws_the_graph(path: Path) -> None:
+    # The client writes into one of these files' logs, in application mode the JobManager into the
+    # other's. A class that Flink renamed would go on printing without a word.
+    printer = "org.apache.flink.client.python.PythonEnvUtils"
+    with zipfile.ZipFile(wheel_home() / f"opt/flink-python-{flink_version()}.jar") as jar:
+        assert b"environment variables: {" in jar.read(f"{printer.replace('.', '/')}.class")
+    lines = [line.partition("=")[::2] for line in path.read_text().splitlines()]
+    settings = {key.strip(): value.strip() for key, value in lines if not key.startswith("#")}
+    (name,) = (key for key, value in settings.items() if value == printer)
+    assert settings[f"{name.removesuffix('.name')}.level"] == "WARN"
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=name_of)
 def test_the_cluster_owns_no_setting_of_the_job(path: Path) -> None:
     jobs_own = re.compile(r"python\.fn-execution|pipeline\.(?!object-reuse)|parallelism")

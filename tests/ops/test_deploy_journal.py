@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 import tomllib
@@ -66,6 +67,23 @@ def test_a_child_holds_the_lock_for_as_long_as_it_lives(tmp_path: Path) -> None:
         pass
 
 
+def test_the_folder_is_made_for_its_owner_alone_and_one_that_is_there_stays_as_it_is(
+    tmp_path: Path,
+) -> None:
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    written, locked = Journal("orders", tmp_path), Journal("b", tmp_path)
+    written.write(version(1, Result.RUNNING))
+    with locked.alone():
+        assert [mode(written.folder), mode(locked.folder)] == [0o700, 0o700]
+    # Several people who take turns widen it once.
+    written.folder.chmod(0o770)
+    written.write(version(2, Result.RUNNING))
+    with written.alone():
+        assert mode(written.folder) == 0o770
+
+
 def test_two_commands_do_not_change_one_job_at_once(tmp_path: Path) -> None:
     journal = Journal("orders", tmp_path)
     with (
@@ -125,6 +143,114 @@ def test_references_and_names_are_no_secrets() -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.retry.backoff.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.principal",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "enable.ssl.certificate.verification",
+        "ssl.protocol",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.cipher.suites",
+        "ssl.curves.list",
+        "ssl.ca.location",
+        "ssl.ca.certificate.stores",
+        "ssl.keystore.type",
+        "ssl.secure.random.implementation",
+        "basic.auth.credentials.source",
+    ],
+)
+@pytest.mark.parametrize("value", ["true", "12", "TLSv1.3,TLSv1.2", "/etc/x.pem", "lower case"])
+def test_what_is_public_by_its_name_may_say_anything(name: str, value: str) -> None:
+    assert plain_secrets(f"[kafka.librdkafka]\n'{name}' = '{value}'") == []
+    assert plain_secrets("", [f"kafka.librdkafka.{name}={value}"]) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+        "ssl.keystore.key",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.unheard.of",
+        "basic.auth.user.info",
+    ],
+)
+@pytest.mark.parametrize("value", ["90417735", "TOPSECRET-9", "true", "a b", "${env:X}9", "-1"])
+def test_a_plain_secret_is_one_whatever_it_looks_like(name: str, value: str) -> None:
+    where = f"kafka.librdkafka.{name}"
+    for config in (
+        f'[kafka.librdkafka]\n"{name}" = "{value}"',
+        f"[kafka.librdkafka]\n{name} = '{value}'",
+        f"kafka = {{librdkafka = {{'{name}' = '{value}'}}}}",
+    ):
+        assert plain_secrets(config) == [where]
+    for override in (
+        f"{where}={value}",
+        f'kafka.librdkafka."{name}"={value}',
+        f"kafka.librdkafka.'{name}'=\"{value}\"",
+        f'kafka.librdkafka={{"{name}" = "{value}"}}',
+        f"{where}='${{env:X}}'\nx={value}",
+    ):
+        assert plain_secrets("", [override]) == [f"--set {where}"]
+    # Nothing is no secret, and neither is a reference alone.
+    for given in ("", "${env:X}", "${env:X}${env:Y}"):
+        assert plain_secrets(f"[kafka.librdkafka]\n'{name}' = '{given}'") == []
+
+
+def test_a_password_of_digits_without_quotes_is_found() -> None:
+    assert plain_secrets('[kafka.librdkafka]\n"sasl.password" = 90417735') != []
+
+
+def test_a_login_line_holds_nothing_but_references_for_secrets() -> None:
+    def found(options: str) -> bool:
+        return bool(plain_secrets(f"[kafka.properties]\n\"sasl.jaas.config\" = '''{options}'''"))
+
+    for options in (
+        'X required username="ORDERS" password="${env:PW}";',
+        "X required username=me password=${env:PW};",
+        "${env:LOGIN}",
+        'X required tokenauth="true" useKeyTab=true keyTab="/etc/k" principal="me@REALM";',
+    ):
+        assert not found(options)
+    for options in (
+        'X required password="90417735";',
+        "X required password=ABC;",
+        'X required password="a${env:PW}";',
+        "X required password /* a comment */ = 'ABC';",
+        'X required clientSecret="123";',
+        'X required username="me" privatePin="123";',
+        "X required username=${env:NAME} privatePin=ABC;",
+    ):
+        assert found(options), options
+
+
+def test_a_field_of_a_row_may_be_called_what_it_likes() -> None:
+    assert plain_secrets('[table.fields]\ntoken = "token"\n"user.password" = "is_set"') == []
+
+
+@pytest.mark.parametrize(
     ("config", "overrides", "named"),
     [
         ('kafka.properties."ssl.key.password" = "hunter2"', [], "ssl.key.password"),
@@ -136,6 +262,7 @@ def test_references_and_names_are_no_secrets() -> None:
         ('kafka.librdkafka."sasl.password" = "a${env:X}"', [], "sasl.password"),
         ("", ["kafka.properties.ssl.key.password=hunter2"], "--set"),
         ('a = 1  # password = "hunter2"', [], "line 1"),
+        ('a = 1  # "sasl.password" = "hunter2"', [], "line 1"),
         ('kafka.bootstrap_servers = "x://u:hunter2@h:1"', [], "bootstrap_servers"),
     ],
 )

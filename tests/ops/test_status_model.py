@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from ops.deploy.engine import held_reason, not_ready
 from ops.status import partitions, screen
@@ -157,6 +159,58 @@ def test_an_unfinished_transaction_and_a_moved_end_are_named() -> None:
     assert (zero.left, zero.why) == (75, "unfinished transaction")
     assert one.why == "the log ends at 10, and 50 offsets of it have been read"
     assert judge(waiting).slowest == zero
+
+
+@pytest.mark.parametrize(
+    ("restored", "read", "left"), [(True, -1, None), (False, 99, 0), (False, 98, 1)]
+)
+def test_a_partition_with_an_unfinished_transaction_is_short_however_little_is_left(
+    *, restored: bool, read: int, left: int | None
+) -> None:
+    reading = replace(
+        LOADING,
+        restored=restored,
+        table_offsets={0: read, 1: 49},
+        table_goals={0: Target(0, 100, None, waiting=True), 1: Target(0, 51, 49)},
+        table_rate=0.0,
+    )
+    status = judge(reading)
+    assert status.phase is Phase.STALLED
+    assert status.slowest == status.table[0]
+    assert status.table[0].left == left
+    told = f"short{f' by {left}' if left else ''} (unfinished transaction)"
+    assert not_ready(status) == f"stalled, customers[0] is {told}"
+    shown = "1 left (unfinished transaction)" if left else "unfinished transaction"
+    assert f"slowest customers[0]: {shown}" in screen.one_line(status)
+    assert ("slowest partition", f"customers[0], {shown}") in list(screen.facts(status))
+    assert screen.as_json(status)["table"]["slowest_partition"] == 0
+    # The table may come nearer elsewhere, or the attempt be young.
+    assert judge(replace(reading, table_rate=0.1)).phase is Phase.LOADING
+    assert judge(replace(reading, attempt_ms=59_999)).phase is Phase.LOADING
+
+
+def test_an_open_gate_waits_for_no_transaction_and_more_left_is_slower() -> None:
+    goals = {0: Target(0, 100, None, waiting=True), 1: Target(0, 51, 49)}
+    both = replace(LOADING, table_offsets={0: 99, 1: 40}, table_goals=goals)
+    assert judge(both).slowest == judge(both).table[1]
+    assert judge(replace(both, watermark_ms=NOW, table_offsets={0: 99, 1: 49})).slowest is None
+    opened = judge(replace(both, watermark_ms=OPENED_SHORT_MS, table_offsets={0: 99, 1: 49}))
+    assert not_ready(opened) == "short, customers[0] is short (unfinished transaction)"
+
+
+def test_a_partition_of_which_nothing_is_known_has_no_percentage() -> None:
+    reading = replace(
+        LOADING,
+        restored=True,
+        table_offsets={0: -1, 1: 49},
+        table_goals={0: Target(0, 100, None, waiting=True), 1: Target(0, 51, 49)},
+    )
+    console = Console(width=100, record=True, file=StringIO())
+    console.print(screen.page(judge(reading)))
+    text = console.export_text()
+    assert "0.0 %" not in text
+    assert "0 left" not in text
+    assert text.count("unfinished transaction") == 2
 
 
 def test_partitions_share_the_rate_until_each_is_done() -> None:
