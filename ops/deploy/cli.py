@@ -19,7 +19,7 @@ from jobs.settings import load
 from ops.cluster import choose
 from ops.deploy.checks import Check, Verdict
 from ops.deploy.errors import DeployError, Exit
-from ops.deploy.journal import FOLDER, Journal, Version, current
+from ops.deploy.journal import FOLDER, Journal, Version, current, jobs_in
 from ops.deploy.port import Budget
 from ops.deploy.preflight import Printer
 from ops.deploy.session import Options, Session, read_config
@@ -345,14 +345,15 @@ def _job(job: str | None, folder: Path | None) -> str:
     """The job that is meant: the one that was named, or the only one with a journal."""
     if job:
         return job
-    base = folder or FOLDER
-    names = sorted({path.parent.name for path in base.glob("*/[0-9]*.json")})
+    names = jobs_in(folder)
     if len(names) != 1:
         found = ", ".join(names) or "none"
         raise DeployError(
-            f"Which job? Journals in {base}: {found}.", "Name it with --job.", Exit.REFUSED
+            f"Which job? Journals in {folder or FOLDER}: {found}.",
+            "Name it with --job.",
+            Exit.REFUSED,
         )
-    return Journal(names[0], folder).versions()[0].job
+    return names[0]
 
 
 def _run(

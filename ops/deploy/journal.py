@@ -259,6 +259,20 @@ class Journal:
                 self._lock = None
 
 
+def jobs_in(folder: Path | None = None) -> list[str]:
+    """Names of the jobs that have a journal in ``folder``.
+
+    Of a journal that cannot be read it is the folder's name.
+    """
+    names = []
+    for place in sorted({path.parent for path in (folder or FOLDER).glob("*/[0-9]*.json")}):
+        try:
+            names.append(_read(max(place.glob("[0-9]*.json"))).job)
+        except DeployError:
+            names.append(place.name)
+    return names
+
+
 def _read(path: Path) -> Version:
     try:
         data = json.loads(path.read_text())

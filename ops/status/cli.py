@@ -17,8 +17,7 @@ from rich.live import Live
 from jobs.settings import Settings, load
 from ops import flink_run
 from ops.cluster import Cluster, UnreachableError, choose
-from ops.deploy import journal
-from ops.deploy.journal import Journal, current
+from ops.deploy.journal import Journal, current, jobs_in
 from ops.stack.flink import FlinkCluster
 from ops.status import screen
 from ops.status.model import MAX_LAG, Exit, Phase, Status
@@ -132,7 +131,7 @@ def _only_job(cluster: Cluster) -> str | None:
         names = ", ".join(sorted(entry["name"] for entry in living))
         raise StackError(f"{len(living)} jobs run: {names}.", "Choose one with --job.")
     # The journal first: beside its job Flink knows the run that loaded the table.
-    known = [_journalled(), sorted({str(entry["name"]) for entry in listed})]
+    known = [jobs_in(), sorted({str(entry["name"]) for entry in listed})]
     for names_of_one in known:
         if len(names_of_one) == 1:
             return names_of_one[0]
@@ -143,19 +142,6 @@ def _only_job(cluster: Cluster) -> str | None:
             "Choose one with --job.",
         )
     return None
-
-
-def _journalled() -> list[str]:
-    """Names of the jobs that have a journal."""
-    names = []
-    for folder in sorted({path.parent.name for path in journal.FOLDER.glob("*/[0-9]*.json")}):
-        try:
-            versions = Journal(folder).versions()
-        except TablegateError:
-            # What it says cannot be read; that it is there can.
-            versions = []
-        names.append(versions[0].job if versions else folder)
-    return names
 
 
 def _show_absence(cluster: Cluster, show_stack: Callable[[bool], None], *, as_json: bool) -> None:

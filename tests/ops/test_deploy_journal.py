@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ops.deploy.errors import DeployError
-from ops.deploy.journal import Journal, Result, Version, before, current
+from ops.deploy.journal import Journal, Result, Version, before, current, jobs_in
 from ops.deploy.secrets import Scrubber, plain_secrets, storable
 
 
@@ -45,6 +45,15 @@ def test_two_jobs_whose_folders_would_have_one_name_are_told_apart(tmp_path: Pat
     Journal("a b", tmp_path).write(replace(version(1, Result.RUNNING), job="a b"))
     with pytest.raises(DeployError, match=r"is the journal of job a b"):
         Journal("a_b", tmp_path).versions()
+
+
+def test_a_journal_is_known_by_its_jobs_name_and_not_by_its_folders(tmp_path: Path) -> None:
+    Journal("Orders / EU", tmp_path).write(replace(version(1, Result.RUNNING), job="Orders / EU"))
+    broken = Journal("broken", tmp_path)
+    broken.write(version(1, Result.RUNNING))
+    (broken.folder / "0001.json").write_text("{}")
+    assert jobs_in(tmp_path) == ["Orders / EU", "broken"]
+    assert jobs_in(tmp_path / "nowhere") == []
 
 
 def test_a_child_holds_the_lock_for_as_long_as_it_lives(tmp_path: Path) -> None:
