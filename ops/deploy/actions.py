@@ -413,20 +413,25 @@ class Deployer:
             DeployError: it may run on, so that a second one would do everything twice. It is the
                 current version then.
         """
-        if not version.job_id:
-            return
         try:
-            self._engine.cancel(version.job_id)
+            for job_id in [version.job_id] if version.job_id else self._strays():
+                self._engine.cancel(job_id)
         except TablegateError as error:
             told = self._engine.scrub(version, f"{reason}; not cancelled: {error}")
             self._journal.take_over(version.ended(Result.NOT_READY, told[:_REASON_LENGTH]))
             raise DeployError(
                 f"Version {version.number} did not become ready ({reason}) and could not be "
-                f"cancelled, so its job {version.job_id} may run, and nothing else was started: "
-                f"{error}",
+                f"cancelled, so its job {version.job_id or '(id unknown)'} may run, and nothing "
+                f"else was started: {error}",
                 f"Look at `tablegate status` once the JobManager answers. {remedy}",
                 Exit.NOT_READY,
             ) from error
+
+    def _strays(self) -> list[str]:
+        """Jobs of this name that no version knows: of a `flink run` that failed too late."""
+        known = {version.job_id for version in self._journal.versions()}
+        running = self._engine.running(self._journal.job, patient=True)
+        return [job for job in running if job not in known]
 
     def _failed(self, version: Version, reason: str) -> None:
         latest = self._latest(version)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jobs.uids import JOIN
 from ops import flink_run
@@ -28,6 +28,8 @@ from ops.status.model import Phase, Status
 from ops.status.reader import find
 from ops.status.watch import Watch
 from udfs.core.errors import StackError
+
+T = TypeVar("T")
 
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
 # A new version that is restarted so often before it was ready once has a fault of its own.
@@ -85,9 +87,13 @@ class FlinkEngine:
 
     # ------------------------------------------------------------------------------ jobs
 
-    def running(self, name: str) -> list[str]:
+    def running(self, name: str, *, patient: bool = False) -> list[str]:
         """Ids of the jobs of that name that have not ended."""
-        listed = flink_run.jobs(self._cluster)
+
+        def listed_now() -> list[dict[str, Any]]:
+            return flink_run.jobs(self._cluster)
+
+        listed = self._patiently(listed_now) if patient else listed_now()
         return [e["jid"] for e in listed if e["name"] == name and e["state"] not in _ENDED]
 
     def submit(
@@ -145,16 +151,23 @@ class FlinkEngine:
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job; one that has ended, or that nobody knows any more, is no error."""
+
+        def cancelled() -> None:
+            if find(self._cluster, job_id) is not None:
+                flink_run.cancel(self._cluster, job_id)
+
+        self._patiently(cancelled)
+
+    def _patiently(self, ask_it: Callable[[], T]) -> T:
+        """The answer of a JobManager that may be about to be replaced.
+
+        The next one brings its jobs back: who gave up now would start another one beside them.
+        """
         end = time.monotonic() + _JOBMANAGER_S
-        ended = False
-        while not ended:
+        while True:
             try:
-                if find(self._cluster, job_id) is not None:
-                    flink_run.cancel(self._cluster, job_id)
-                ended = True
+                return ask_it()
             except UnreachableError:
-                # A JobManager that is replaced brings its jobs back; who gave up now would start
-                # another one beside this.
                 if time.monotonic() > end:
                     raise
                 time.sleep(_POLL_S)

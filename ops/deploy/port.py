@@ -31,8 +31,11 @@ class Budget:
 class Engine(Protocol):
     """Everything outside the journal that the actions touch."""
 
-    def running(self, name: str) -> list[str]:
-        """Ids of the jobs of that name that have not ended."""
+    def running(self, name: str, *, patient: bool = False) -> list[str]:
+        """Ids of the jobs of that name that have not ended.
+
+        ``patient`` waits for a JobManager that is being replaced.
+        """
         ...
 
     def submit(

@@ -35,7 +35,9 @@ class FakeEngine:
         if step.partition(" ")[0] in self.fails or step in self.fails:
             raise StackError(f"{step} failed.", "Look.")
 
-    def running(self, name: str) -> list[str]:
+    def running(self, name: str, *, patient: bool = False) -> list[str]:
+        if patient and "running" in self.fails:
+            raise StackError("running failed.", "Look.")
         return [job for job, called in self.jobs.items() if called == name]
 
     def submit(

@@ -276,6 +276,30 @@ def test_while_a_version_cannot_be_cancelled_no_other_is_started(rig: Rig) -> No
     assert (target.number, target.stopped_with) == (1, "file:/savepoints/job-1")
 
 
+def test_a_job_that_came_of_a_submission_which_failed_too_late_is_cancelled(rig: Rig) -> None:
+    old = rig.deployed()
+    submit = rig.engine.submit
+
+    def late(version: Version, *arguments: object, **options: object) -> str:
+        if version.number != 2:
+            return submit(version, *arguments, **options)  # type: ignore[arg-type]
+        rig.engine.jobs["late"] = "orders"
+        raise StackError("`flink run` was not done after 300 s.", "It may have taken effect.")
+
+    rig.engine.submit = late  # type: ignore[method-assign]
+    with pytest.raises(DeployError) as caught:
+        rig.deployer.upgrade(rig.version(), old)
+    assert caught.value.code is Exit.ROLLED_BACK
+    assert rig.engine.jobs == {"job-3": "orders"}
+    # And when nobody can say whether there is one, none is started beside it.
+    rig.engine.fails = {"running", "submit 4 from file:/savepoints/job-3"}
+    rig.engine.submit = submit  # type: ignore[method-assign]
+    with pytest.raises(DeployError, match="may run") as caught:
+        rig.deployer.upgrade(rig.version(), rig.read(3))
+    assert caught.value.code is Exit.NOT_READY
+    assert rig.engine.jobs == {}
+
+
 def test_while_the_old_version_cannot_be_cancelled_a_rollback_starts_nothing(rig: Rig) -> None:
     newer = rig.upgraded()
     rig.engine.fails = {"stop", "cancel"}
