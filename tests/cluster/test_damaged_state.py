@@ -18,7 +18,8 @@ pytestmark = pytest.mark.full
 
 def test_status_names_the_damaged_file_and_the_way_out(new_job: NewJob) -> None:
     job = new_job()
-    job.kafka.produce(job.products, [product(f"p{n}", f"row-{n}") for n in range(20)])
+    # So large that its state is files of its own, and not a part of the savepoint's metadata.
+    job.kafka.produce(job.products, [product(f"p{n}", "x" * 3_000) for n in range(200)])
     job.kafka.produce(job.orders, [order(n, f"p{n}") for n in range(20)])
     job.start()
     job.wait_for(20)
@@ -26,9 +27,10 @@ def test_status_names_the_damaged_file_and_the_way_out(new_job: NewJob) -> None:
 
     holed = savepoint.with_name("holed")
     shutil.copytree(savepoint, holed)
-    for file in holed.iterdir():
-        if file.name != "_metadata":
-            file.unlink()
+    files = [file for file in holed.iterdir() if file.name != "_metadata"]
+    assert files
+    for file in files:
+        file.unlink()
     job.start(from_savepoint=str(holed), wait=False)
     job.wait_until(lambda: bool(job.failure()), "a failed attempt")
     job.wait_until(lambda: "is missing" in status(job)[1]["cause"], "the cause")
