@@ -33,7 +33,7 @@ _TRANSACTION_TIMEOUT_MS = 600_000
 
 @pytest.fixture(scope="module")
 def kafka_to_kill(stack_folder: Path) -> Iterator[Kafka]:
-    with own_kafka(stack_folder / "restarts-kafka") as kafka:
+    with own_kafka(stack_folder / "restarts-kafka", patient=False) as kafka:
         yield kafka
 
 

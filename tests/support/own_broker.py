@@ -12,14 +12,17 @@ from ops.stack.broker import Broker
 from tests.support.kafka import Kafka
 
 # A broker that stood still for seconds would be taken for dead, and its partitions have no leader
-# for a while after it goes on.
+# for a while after it goes on. One that was killed, though, is let in again only after this time.
 _PATIENT = {"broker.session.timeout.ms": "60000"}
 
 
 @contextmanager
-def own_kafka(folder: Path) -> Iterator[Kafka]:
-    """A broker that the test may stop, pause and damage; ``.broker`` is it. Gone at the end."""
-    with Broker(folder, heap="512m", properties=_PATIENT) as broker:
+def own_kafka(folder: Path, *, patient: bool = True) -> Iterator[Kafka]:
+    """A broker that the test may stop, pause and damage; ``.broker`` is it. Gone at the end.
+
+    ``patient`` is for tests that pause it, and in the way of those that kill it.
+    """
+    with Broker(folder, heap="512m", properties=_PATIENT if patient else {}) as broker:
         yield Kafka(broker.bootstrap_servers, broker)
 
 
