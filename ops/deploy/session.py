@@ -209,8 +209,13 @@ class Session:
                 Exit.REFUSED,
             )
         room = checks.room(self._cluster, parallelism, given_back=job.parallelism, beside=False)
-        self._printer.check(room)
-        checks.settled([room])
+        if room.verdict is not checks.Verdict.OK:
+            raise DeployError(
+                f"There are too few slots: {room.found}.",
+                "Add TaskManagers first. Flink would keep the wish and follow it when slots come, "
+                "whenever that is.",
+                Exit.REFUSED,
+            )
         if checks.config_of(self._cluster).get("jobmanager.scheduler", "").lower() != "adaptive":
             raise DeployError(
                 "Only the adaptive scheduler rescales in place, and jobmanager.scheduler of this "

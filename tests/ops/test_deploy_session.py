@@ -11,7 +11,7 @@ import pytest
 from jobs.settings import from_mapping
 from ops.cluster import RemoteCluster
 from ops.deploy import checks
-from ops.deploy.checks import Verdict
+from ops.deploy.checks import Check, Verdict
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.journal import Journal, Result, Version
 from ops.deploy.port import Budget
@@ -55,6 +55,79 @@ def test_settings_of_the_current_version_that_cannot_be_read_are_named(session: 
     with pytest.raises(DeployError, match=r"version 1, the current one.*NOT_SET_HERE") as caught:
         session.upgrade(replace(OLD, number=2), "", reload_table=False)
     assert caught.value.code is Exit.REFUSED
+
+
+# ------------------------------------------------------------------------------------ in place
+
+
+@pytest.fixture
+def asked(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The parallelisms that the cluster was asked for; job-1 runs on an adaptive one with a slot
+    to spare."""
+    asked: list[int] = []
+
+    def rescale(_cluster: object, _job: str, parallelism: int, **_: object) -> None:
+        asked.append(parallelism)
+
+    def room(_cluster: object, needed: int, *, given_back: int, beside: bool) -> Check:
+        return checks.slots(1 + given_back, needed, beside=beside)
+
+    monkeypatch.setattr("ops.deploy.session.rescale_in_place", rescale)
+    monkeypatch.setattr("ops.deploy.session.checks.room", room)
+    _scheduler(monkeypatch, "adaptive")
+    monkeypatch.setattr(session._engine, "running", lambda _name, **_: ["job-1"])
+    return asked
+
+
+def _scheduler(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    config = {"jobmanager.scheduler": name}
+    monkeypatch.setattr("ops.deploy.session.checks.config_of", lambda _cluster: config)
+
+
+def test_in_place_the_job_stays_and_its_version_is_another(
+    session: Session, asked: list[int]
+) -> None:
+    new = session.rescale_in_place(2)
+    assert new is not None
+    assert (asked, new.number, new.job_id, new.settings().job.parallelism) == ([2], 2, "job-1", 2)
+    results = [(v.number, v.result) for v in session._journal.versions()]
+    assert results == [(1, Result.REPLACED), (2, Result.RUNNING)]
+
+
+def test_a_check_in_place_changes_nothing(
+    session: Session, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = replace(session._options, check_only=True)
+    monkeypatch.setattr(session, "_options", only)
+    assert session.rescale_in_place(2) is None
+    assert asked == []
+    assert [v.number for v in session._journal.versions()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "scheduler", "told"),
+    [
+        (129, "adaptive", r"job\.max_parallelism = 128"),
+        (3, "adaptive", "slots"),
+        (2, "default", "Only the adaptive scheduler"),
+    ],
+)
+def test_what_cannot_be_done_in_place_is_refused_before_the_cluster_is_asked(
+    session: Session,
+    asked: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    parallelism: int,
+    scheduler: str,
+    told: str,
+) -> None:
+    _scheduler(monkeypatch, scheduler)
+    with pytest.raises(DeployError, match=told) as caught:
+        session.rescale_in_place(parallelism)
+    assert caught.value.code is Exit.REFUSED
+    assert asked == []
+
+
+# ------------------------------------------------------------------------------- the state
 
 
 @pytest.mark.parametrize(
