@@ -187,7 +187,7 @@ class Reader:
             return Reading(at_ms, job_id, entry["name"], state, failure=failure)
         details = ask(self._cluster, "GET", f"/jobs/{job_id}")
         vertices = details["vertices"]
-        tasks = {name for v in vertices for name, count in v["tasks"].items() if count}
+        tasks = flink_run.task_states(details)
         running = bool(tasks) and tasks <= _RUNNING
         restarts = flink_run.restarts(self._cluster, job_id)
         # What it was restarted for is news only until it is up again.

@@ -55,6 +55,11 @@ class Rig:
         old = self.deployed()
         return self.deployer.upgrade(self.version(), old)
 
+    def current(self) -> Version:
+        found = current(self.journal.versions())
+        assert found is not None
+        return found
+
     def results(self) -> dict[int, str]:
         return {version.number: str(version.result) for version in self.journal.versions()}
 
@@ -181,8 +186,7 @@ def test_a_failed_savepoint_leaves_the_old_version_running(rig: Rig) -> None:
         rig.deployer.upgrade(rig.version(), old)
     assert rig.engine.jobs == {"job-1": "orders"}
     assert rig.results() == {1: "running", 2: "failed"}
-    found = current(rig.journal.versions())
-    assert found is not None
+    found = rig.current()
     assert found.number == 1
 
 
@@ -194,8 +198,7 @@ def test_when_neither_version_starts_the_savepoint_is_named(rig: Rig) -> None:
     assert caught.value.code is Exit.DOWN
     assert rig.engine.jobs == {}
     # The old one is still the current one, so that an upgrade or a rollback starts from its state.
-    found = current(rig.journal.versions())
-    assert found is not None
+    found = rig.current()
     assert (found.number, found.stopped_with) == (1, "file:/savepoints/job-1")
 
 
@@ -226,8 +229,7 @@ def test_what_an_interrupted_upgrade_leaves_is_the_truth(rig: Rig) -> None:
     with pytest.raises(KeyboardInterrupt):
         rig.deployer.upgrade(rig.version(), old)
     rig.deployer.recover()
-    found = current(rig.journal.versions())
-    assert found is not None
+    found = rig.current()
     assert (found.number, found.stopped_with) == (1, "file:/savepoints/job-1")
 
 
@@ -332,8 +334,7 @@ def test_a_job_that_flink_run_submitted_after_its_command_was_killed_is_taken_fo
         rig.deployer.upgrade(rig.version(), old)
     rig.engine.jobs["late"] = "orders"
     rig.deployer.recover()
-    found = current(rig.journal.versions())
-    assert found is not None
+    found = rig.current()
     assert (found.number, found.job_id, found.result) == (2, "late", Result.NOT_READY)
 
 
@@ -355,8 +356,7 @@ def test_a_rollback_that_was_interrupted_after_the_stop_leaves_the_version_that_
     with pytest.raises(KeyboardInterrupt):
         rig.deployer.rollback(rig.deployer.copy(rig.read(1), "rollback"), newer, "file:/sp")
     rig.deployer.recover()
-    found = current(rig.journal.versions())
-    assert found is not None
+    found = rig.current()
     assert (found.number, found.stopped_with) == (2, "file:/savepoints/job-2")
     assert rig.results() == {1: "replaced", 2: "running", 3: "failed"}
 
@@ -370,8 +370,7 @@ def test_a_rollback_that_fails_names_its_savepoint_and_can_be_tried_again(rig: R
         )
     assert caught.value.code is Exit.DOWN
     assert target_of_rollback(rig.journal.versions(), None).number == 1
-    found = current(rig.journal.versions())
-    assert found is not None
+    found = rig.current()
     assert (found.number, found.stopped_with) == (2, "file:/savepoints/job-2")
 
 

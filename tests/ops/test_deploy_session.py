@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,13 +145,7 @@ def test_what_cannot_be_done_in_place_is_refused_before_the_cluster_is_asked(
 def test_a_change_that_its_state_does_not_survive_is_refused(
     change: dict[str, dict[str, Any]], named: str
 ) -> None:
-    base: dict[str, Any] = {
-        "job": {"name": "orders"},
-        "kafka": {"bootstrap_servers": "localhost:9092"},
-        "stream": {"topic": "orders", "key": {"from": "value", "path": "customer"}},
-        "table": {"topic": "customers", "fields": {"tier": "tier"}},
-        "output": {"enriched": "e", "retry": "r", "dead": "d"},
-    }
+    base = tomllib.loads(CONFIG)
     changed = {name: {**table, **change.get(name, {})} for name, table in base.items()}
     found = checks.same_state(from_mapping(base), from_mapping(changed))
     assert found.verdict is Verdict.REFUSED
