@@ -7,7 +7,9 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -89,11 +91,8 @@ class FlinkEngine:
 
     def running(self, name: str, *, patient: bool = False) -> list[str]:
         """Ids of the jobs of that name that have not ended."""
-
-        def listed_now() -> list[dict[str, Any]]:
-            return flink_run.jobs(self._cluster)
-
-        listed = self._patiently(listed_now) if patient else listed_now()
+        jobs = partial(flink_run.jobs, self._cluster)
+        listed = self._patiently(jobs) if patient else jobs()
         return [e["jid"] for e in listed if e["name"] == name and e["state"] not in _ENDED]
 
     def submit(
@@ -137,17 +136,11 @@ class FlinkEngine:
         """Stop the job with a savepoint, never draining, and return its path."""
         # Flink refuses it while a task is not running yet: of a job that has just been started, or
         # that is being restarted. One that does not come up says so when it is asked.
-        end = time.monotonic() + _SETTLE_S
-        while self._comes_up(job_id) and time.monotonic() < end:
-            time.sleep(_POLL_S)
+        with suppress(StackError):
+            flink_run.wait_running(self._cluster, job_id, deadline_s=_SETTLE_S)
         return flink_run.stop_with_savepoint(
             self._cluster, job_id, deadline_s=self._savepoint_timeout_s
         )
-
-    def _comes_up(self, job_id: str) -> bool:
-        entry = find(self._cluster, job_id)
-        alive = entry is not None and entry["state"] not in _ENDED
-        return alive and not flink_run.runs(self._cluster, job_id)
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job; one that has ended, or that nobody knows any more, is no error."""
@@ -226,7 +219,9 @@ class FlinkEngine:
         if restarts or not status.alive:
             trace = status.reading.failure or flink_run.failure(self._cluster, job_id)
             reason = f"{status.phase} after {restarts} restarts: "
-            told = explain(trace, self.uids(version)) if trace else NOT_RECORDED
+            # Somebody may also have cancelled it.
+            nothing = NOT_RECORDED if status.phase is Phase.FAILED else "no failure is recorded"
+            told = explain(trace, self.uids(version)) if trace else nothing
             reason += self.scrub(version, told)
             return Outcome(ready=False, alive=status.alive and not settled, reason=reason)
         return Outcome(

@@ -230,10 +230,12 @@ class Session:
             self._cluster, old.job_id, parallelism, deadline_s=self._options.budget.timeout_s
         )
         new = self._deployer.copy(old, "rescale in place", [f"job.parallelism={parallelism}"])
-        self._journal.write(old.ended(Result.REPLACED, f"rescaled in place as {new.number}"))
-        return self._journal.take_over(
+        new = self._journal.take_over(
             replace(new, job_id=old.job_id, started_from=old.started_from).ended(Result.RUNNING)
         )
+        # After it: whoever is interrupted in between has two versions, and not none.
+        self._journal.write(old.ended(Result.REPLACED, f"rescaled in place as {new.number}"))
+        return new
 
     # ------------------------------------------------------------------------------ versions
 

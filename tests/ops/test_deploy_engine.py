@@ -6,6 +6,7 @@ import json
 import subprocess
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,7 +19,9 @@ from ops.cluster import RemoteCluster, UnreachableError, ask
 from ops.deploy.engine import FlinkEngine, Workers, newest_state
 from ops.deploy.errors import DeployError
 from ops.deploy.journal import Journal, Version
-from ops.status.model import Status
+from ops.status.model import Status, judge
+from tests.ops.test_deploy_actions import CONFIG
+from tests.ops.test_status_model import RUNNING
 
 
 class Refusing(RemoteCluster):
@@ -144,3 +147,30 @@ def test_after_a_stop_the_savepoint_is_the_newest_state_and_the_checkpoints_are_
     gone = {**checkpoint, "id": 9, "discarded": True}
     assert newest_state({"completed": gone, "savepoint": savepoint}) == "savepoint-8"
     assert newest_state({"completed": gone, "savepoint": None}) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "told"), [("CANCELED", "no failure is recorded"), ("FAILED", "before it had tasks")]
+)
+def test_a_job_that_somebody_cancelled_has_not_failed(
+    jobmanager: RemoteCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    told: str,
+) -> None:
+    class Ended:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def until(self, *_: object, **__: object) -> tuple[Status, bool]:
+            return judge(replace(RUNNING, state=state)), True
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("ops.deploy.engine.Watch", Ended)
+    _JobManager.answers = [(200, {"exceptionHistory": {"entries": []}})]
+    version = Version(1, "orders", "deploy", 1, CONFIG)
+    engine = _engine(jobmanager, Journal("orders", tmp_path))
+    outcome = engine.wait_loaded(version, "a" * 32, 1)
+    assert (outcome.ready, outcome.alive) == (False, False)
+    assert told in outcome.reason
