@@ -39,6 +39,9 @@ class JobManager:
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
     body: bytes = b""
+    restarts: int = 0
+    trace: str = ""
+    """What the job was restarted for last."""
     port: int = 0
 
     @property
@@ -61,9 +64,11 @@ class JobManager:
         known: dict[str, Any] = {
             "/overview": {"taskmanagers": 2, "slots-total": 3},
             "/jobs/overview": {"jobs": self.jobs},
-            "exceptions": {"exceptionHistory": {"entries": []}},
+            "exceptions": {
+                "exceptionHistory": {"entries": [{"stacktrace": self.trace}] if self.trace else []}
+            },
             "checkpoints": {"latest": {"restored": None}},
-            "metrics": [],
+            "metrics": [{"value": str(self.restarts)}] if self.restarts else [],
             "config": [],
         }
         return known.get(path, known.get(last, details))
@@ -148,6 +153,19 @@ def closed_port() -> int:
 def journalled(job: str, result: Result = Result.RUNNING, name: str = "orders") -> None:
     config = _CONFIG.replace('name = "orders"', f'name = "{name}"')
     Journal(job).write(Version(1, job, "deploy", 7, config, job_id="x").ended(result))
+
+
+def test_why_a_job_is_being_restarted_is_said_while_it_is(jobmanager: JobManager) -> None:
+    jobmanager.add(1, "RESTARTING")
+    jobmanager.trace = (
+        "Could not restore keyed state backend\nCaused by: FileNotFoundException: /sp/8"
+    )
+    # Of a failure before this start nothing is said.
+    assert status("--rest-url", jobmanager.url, "--job", "orders")[1]["cause"] == ""
+    jobmanager.restarts = 2
+    code, found = status("--rest-url", jobmanager.url, "--job", "orders")
+    assert (code, found["phase"]) == (Exit.NOT_READY, "restarting")
+    assert "the state file /sp/8 is missing" in found["cause"]
 
 
 # --------------------------------------------------------------------------------- no job named
