@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyflink.common import Types
-from pyflink.datastream import OutputTag
+from pyflink.datastream import OutputTag, TimeDomain
 from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
@@ -27,6 +27,7 @@ from udfs.core.jsontext import BadRecord
 from udfs.core.merge import CustomMerge, Merge
 from udfs.core.model import DELETED_ROW, Verdict, source_of, verdict_for
 from udfs.core.rows import RowReader
+from udfs.grace import Grace, Parked
 from udfs.records import Record, output, output_type, read_record
 
 Held = tuple[Any, ...]
@@ -89,6 +90,8 @@ class JoinRules:
     """The largest key, value and headers that the enriched topic takes; None: not known."""
     hold_slack_events: int | None = None
     """Events that a subtask holds at full speed, see udfs.brake; None: no limit."""
+    miss_grace_ms: int = 0
+    """How long a miss waits for its row before it is told, see udfs.grace; 0: not at all."""
 
 
 class GatedJoin(KeyedCoProcessFunction):
@@ -96,7 +99,8 @@ class GatedJoin(KeyedCoProcessFunction):
 
     Main output: enriched events. Side outputs: :func:`retry_tag` and :func:`dead_tag`. The
     watermark is the time until which the table is complete; until it passes an event's moment
-    (``udfs.core.hold``), the event is held in state.
+    (``udfs.core.hold``), the event is held in state. One that then finds no row is parked until its
+    row comes, or until its grace ends (``udfs.grace``).
     """
 
     def __init__(self, rules: JoinRules) -> None:
@@ -120,6 +124,8 @@ class GatedJoin(KeyedCoProcessFunction):
         self._open = self._consistency is Consistency.NONE
         # When this subtask first had to know that the table is loaded.
         self._loaded_ms = 0
+        # Also without a grace: an earlier version may have had one.
+        self._grace = Grace(runtime_context, self._rules.miss_grace_ms, _now_ms())
         slack = self._rules.hold_slack_events
         self._brake = None if slack is None else Brake(slack)
         metrics = runtime_context.get_metrics_group()
@@ -132,6 +138,9 @@ class GatedJoin(KeyedCoProcessFunction):
         self._held_bytes = metrics.counter("held_bytes")
         self._released_events = metrics.counter("released_events")
         self._released_bytes = metrics.counter("released_bytes")
+        self._parked_events = metrics.counter("parked_events")
+        self._unparked_events = metrics.counter("unparked_events")
+        self._late_hits = metrics.counter("late_hits")
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         event = read_record(value)
@@ -161,8 +170,18 @@ class GatedJoin(KeyedCoProcessFunction):
             yield self._dead_letter(record, self._rules.table_topic, Verdict.BAD_RECORD, str(error))
             return
         self._row.update(DELETED_ROW if row is None else row)
+        if row is not None and self._grace.may_have(key, ctx):
+            yield from self._settle(key, ctx)
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
+        key = ctx.get_current_key()[0]
+        if ctx.time_domain() == TimeDomain.PROCESSING_TIME:
+            self._grace.fired(timestamp)
+            yield from self._settle(key, ctx)
+            return
+        # Before those that were held, which are younger.
+        if self._grace.may_have(key, ctx):
+            yield from self._settle(key, ctx)
         if not self._continuous:
             self._open = True
         complete_until_ms = ctx.timer_service().current_watermark()
@@ -191,6 +210,34 @@ class GatedJoin(KeyedCoProcessFunction):
             ctx.timer_service().register_event_time_timer(min(waiting.values()))
         else:
             self._held_first.clear()
+
+    def _settle(self, key: str | None, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
+        """Decide the parked events of the current key whose row is there or whose grace is over."""
+        timers, now_ms = ctx.timer_service(), _now_ms()
+        watermark_ms = timers.current_watermark()
+        has_row = bool(self._row.value())
+
+        def decidable(parked: Parked) -> bool:
+            # After a restart the table may be short again, and its row not the newest.
+            return self._consistency is Consistency.NONE or watermark_ms >= self._moment(parked)
+
+        def wanted(parked: Parked) -> bool:
+            return decidable(parked) and (has_row or parked.until_ms <= now_ms)
+
+        for parked in self._grace.take(key, wanted):
+            yield from self._join(parked.event, ctx, parked.read_ms, parked=True)
+            if not self._grace.restored(parked):
+                self._unparked_events.inc()
+        head = self._grace.head()
+        if head is None:
+            return
+        if head.until_ms > now_ms:
+            timers.register_processing_time_timer(head.until_ms)
+        if not decidable(head):
+            timers.register_event_time_timer(self._moment(head))
+
+    def _moment(self, parked: Parked) -> int:
+        return moment(self._consistency, parked.read_ms)
 
     def _hold(
         self, event: Record, read_ms: int, at: int, ctx: KeyedCoProcessFunction.Context
@@ -227,7 +274,12 @@ class GatedJoin(KeyedCoProcessFunction):
         self._released_bytes.inc(_size(record))
 
     def _join(
-        self, event: Record, ctx: KeyedCoProcessFunction.Context, seen_ms: int | None = None
+        self,
+        event: Record,
+        ctx: KeyedCoProcessFunction.Context,
+        seen_ms: int | None = None,
+        *,
+        parked: bool = False,
     ) -> Iterator[Any]:
         topic = self._rules.stream_topic
         try:
@@ -246,15 +298,22 @@ class GatedJoin(KeyedCoProcessFunction):
                 self._check_size(event.key, merged, headers)
                 yield output(event.key, merged, headers, event.timestamp_ms)
                 self._hits.inc()
+                if parked:
+                    self._late_hits.inc()
                 return
         except BadRecord as error:
             yield self._dead_letter(event, topic, Verdict.BAD_RECORD, str(error), seen_ms)
             return
         # Asked for here only: a hit, the usual case, needs no clock and no watermark.
         now_ms = _now_ms()
-        verdict = verdict_for(row, self._completeness(now_ms, ctx))
-        source = source_of(topic, event.partition, event.offset)
+        completeness_now = self._completeness(now_ms, ctx)
         seen_ms = now_ms if seen_ms is None else seen_ms
+        if self._rules.miss_grace_ms and not parked:
+            self._grace.park(key, event, seen_ms, now_ms, ctx)
+            self._parked_events.inc()
+            return
+        verdict = verdict_for(row, completeness_now)
+        source = source_of(topic, event.partition, event.offset)
         headers = set_aside_headers(event.headers, verdict, source, seen_ms)
         yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
         self._misses.inc()

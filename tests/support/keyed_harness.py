@@ -1,4 +1,4 @@
-"""Runs a KeyedCoProcessFunction without a JVM: keyed state, event-time timers and side outputs.
+"""Runs a KeyedCoProcessFunction without a JVM: keyed state, timers of both kinds, side outputs.
 
 What the function is given is what PyFlink documents; state is pickled in and out as PyFlink does,
 so that a value which does not survive that fails here too.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyflink.common import Row
-from pyflink.datastream import OutputTag
+from pyflink.datastream import OutputTag, TimeDomain
 from pyflink.datastream.functions import KeyedCoProcessFunction
 
 NO_WATERMARK = -(2**63)
@@ -89,10 +89,16 @@ class Harness:
     """One subtask of ``function``. Collects its output in ``out``, side outputs by tag id."""
 
     def __init__(
-        self, function: KeyedCoProcessFunction, state: State | None = None, timers: Any = ()
+        self,
+        function: KeyedCoProcessFunction,
+        state: State | None = None,
+        timers: Any = (),
+        clock_timers: Any = (),
     ) -> None:
         self.state: State = {} if state is None else state
         self.timers: set[tuple[int, str]] = set(timers)
+        self.clock_timers: set[tuple[int, str]] = set(clock_timers)
+        self._domain = TimeDomain.EVENT_TIME
         self.watermark = NO_WATERMARK
         self.key = ""
         self.out: list[Row] = []
@@ -122,6 +128,15 @@ class Harness:
     def register_event_time_timer(self, timestamp: int) -> None:
         self.timers.add((timestamp, self.key))
 
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self.clock_timers.add((timestamp, self.key))
+
+    def time_domain(self) -> TimeDomain:
+        return self._domain
+
+    def get_current_key(self) -> Row:
+        return Row(self.key)
+
     # -- what the test does
 
     def event(self, key: str, value: Any) -> None:
@@ -138,17 +153,31 @@ class Harness:
         for due in sorted(t for t in self.timers if t[0] <= watermark):
             self.timers.discard(due)
             timestamp, self.key = due
+            self._domain = TimeDomain.EVENT_TIME
+            self._collect(self.function.on_timer(timestamp, self))
+
+    def clock(self, now_ms: int) -> None:
+        """Processing time is ``now_ms``; timers at or below it fire in their order."""
+        while due := [timer for timer in self.clock_timers if timer[0] <= now_ms]:
+            first = min(due)
+            self.clock_timers.discard(first)
+            timestamp, self.key = first
+            self._domain = TimeDomain.PROCESSING_TIME
             self._collect(self.function.on_timer(timestamp, self))
 
     def restarted(self, function: KeyedCoProcessFunction) -> Harness:
         """A new attempt from this one's state: no watermark yet, output and counters anew."""
         state = {name: dict(keys) for name, keys in self.state.items()}
-        return Harness(function, state, self.timers)
+        return Harness(function, state, self.timers, self.clock_timers)
 
     def held(self) -> int:
         first = [pickle.loads(v) for v in self.state.get("held-first", {}).values()]  # noqa: S301
         more = [pickle.loads(v) for v in self.state.get("held-more", {}).values()]  # noqa: S301
         return sum(len(events) for _, events in first) + sum(map(len, more))
+
+    def parked(self) -> int:
+        queues = self.state.get("parked", {}).values()
+        return sum(len(pickle.loads(queue)) for queue in queues)  # noqa: S301
 
     def count(self, name: str) -> int:
         return self.metrics.counter(name).count

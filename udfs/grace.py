@@ -1,0 +1,129 @@
+"""Misses that wait a little for their row: a queue for each key, in Flink state.
+
+Many a miss is a row that comes a second later, because two systems write the two topics. So a miss
+is not told at once: the event is parked under its key until its row comes, or until its grace ends.
+
+The queue is in the order in which the events were missed, which is that of their deadlines too:
+whoever takes from it takes from its head. It is kept as single entries and not as a list, since a
+key that everybody asks for and nobody wrote may have tens of thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pyflink.common import Types
+from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
+from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
+
+from udfs.records import Record
+
+# An earlier version may have had a longer grace; at most so long is each row asked for its key.
+_RESTORED_MS = 10_000
+
+
+def ends_state() -> ValueStateDescriptor:
+    """Head and tail of a key's queue: the numbers of its first entry and of the next one to come.
+
+    A value, so that one point read tells whether anything is parked.
+    """
+    return ValueStateDescriptor("parked-ends", Types.PICKLED_BYTE_ARRAY())
+
+
+def parked_state() -> MapStateDescriptor:
+    """The parked events: number in the queue to the fields of :class:`Parked`."""
+    return MapStateDescriptor("parked", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
+
+
+class Parked(NamedTuple):
+    """A parked event. Times in epoch milliseconds."""
+
+    until_ms: int
+    """When its grace ends."""
+    read_ms: int
+    """When it was first read."""
+    event: Record
+
+
+class Grace:
+    """One subtask's parked events. All methods but ``may_have`` speak of the current key."""
+
+    def __init__(self, context: RuntimeContext, grace_ms: int, now_ms: int) -> None:
+        self._ends = context.get_state(ends_state())
+        self._parked = context.get_map_state(parked_state())
+        self._grace_ms = grace_ms
+        # Every row of the table asks whether its key has parked events, so that the keys are also
+        # kept here. Of those that were restored nothing is known until their timers have fired.
+        self._keys: set[str | None] = set()
+        self._began_ms = now_ms
+        self._all_known_ms = now_ms + max(grace_ms, _RESTORED_MS)
+        self._all_known = False
+        self._asked = False
+
+    def may_have(self, key: str | None, ctx: KeyedCoProcessFunction.Context) -> bool:
+        """Whether events may be parked under ``key``, which is the current one."""
+        if self._all_known:
+            return key in self._keys
+        if not self._asked:
+            self._asked = True
+            # Timers fire in order of time, whatever their key: when this one does, so have those
+            # of all events that were restored.
+            ctx.timer_service().register_processing_time_timer(self._all_known_ms)
+        return key is not None
+
+    def fired(self, timestamp_ms: int) -> None:
+        """Take note that a processing-time timer fired."""
+        if timestamp_ms >= self._all_known_ms:
+            self._all_known = True
+
+    def restored(self, parked: Parked) -> bool:
+        """Whether it was parked by an attempt before this one."""
+        return parked.until_ms - self._grace_ms < self._began_ms
+
+    def park(
+        self,
+        key: str,
+        event: Record,
+        read_ms: int,
+        now_ms: int,
+        ctx: KeyedCoProcessFunction.Context,
+    ) -> None:
+        """Add an event to the end of the queue."""
+        parked = Parked(now_ms + self._grace_ms, read_ms, event)
+        head, tail = self._ends.value() or (0, 0)
+        if head == tail:
+            # One timer for a key: who takes from the queue sets the next one.
+            ctx.timer_service().register_processing_time_timer(parked.until_ms)
+        self._parked.put(tail, (parked.until_ms, read_ms, *event))
+        self._ends.update((head, tail + 1))
+        self._keys.add(key)
+
+    def take(self, key: str | None, wanted: Callable[[Parked], bool]) -> Iterator[Parked]:
+        """Take events from the head of the queue, as long as they are ``wanted``."""
+        head, tail = self._ends.value() or (0, 0)
+        began = head
+        while head < tail:
+            parked = self._read(head)
+            if not wanted(parked):
+                break
+            self._parked.remove(head)
+            head += 1
+            yield parked
+        if head == tail:
+            self._keys.discard(key)
+            if head > began:
+                self._ends.clear()
+        else:
+            self._keys.add(key)
+            if head > began:
+                self._ends.update((head, tail))
+
+    def head(self) -> Parked | None:
+        """The event that has been parked for longest, None when there is none."""
+        head, tail = self._ends.value() or (0, 0)
+        return self._read(head) if head < tail else None
+
+    def _read(self, number: int) -> Parked:
+        until_ms, read_ms, *event = self._parked.get(number)
+        return Parked(until_ms, read_ms, Record(*event))
