@@ -46,6 +46,7 @@ def join_rules(
         ),
         # Who turns the pause off wants the stream read, however much has to be held.
         hold_slack_events=SLACK_EVENTS if settings.gate.pause_stream else None,
+        miss_grace_ms=settings.miss.grace_ms if gated else 0,
     )
 
 

@@ -179,6 +179,12 @@ class GateSettings(_Table):
         return self.consistency == "continuous"
 
 
+class MissSettings(_Table):
+    """``[miss]``: what happens to an event that finds no row."""
+
+    grace_ms: int = Field(default=5_000, ge=0, le=600_000)
+
+
 class Settings(_Table):
     """Everything that the job is told. Made by ``load`` or ``from_mapping``.
 
@@ -192,6 +198,7 @@ class Settings(_Table):
     table: TableSettings
     output: OutputSettings
     gate: GateSettings = GateSettings()
+    miss: MissSettings = MissSettings()
 
     @model_validator(mode="after")
     def _hold_the_rules(self, info: ValidationInfo) -> Settings:

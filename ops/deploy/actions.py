@@ -300,7 +300,8 @@ class Deployer:
                 f"be lost: {reason}.",
                 "Wait until `tablegate status` says ready. In the mode gate.consistency = "
                 '"continuous" some are always held: first run `tablegate upgrade` with --set '
-                "gate.consistency=startup, then --reload-table with the mode that you want.",
+                "gate.consistency=startup, then --reload-table with the mode that you want; and so "
+                "with miss.grace_ms=0, when there are always misses that wait for their row.",
                 Exit.REFUSED,
             )
 

@@ -235,11 +235,16 @@ class FlinkEngine:
         try:
             # What the gate let go is counted a moment later.
             status, _ = watch.until(
-                lambda status: not held_reason(status, continuous=False), timeout_s=_RELEASE_S
+                lambda status: (
+                    not held_reason(status, continuous=False, grace_ms=settings.miss.grace_ms)
+                ),
+                timeout_s=_RELEASE_S,
             )
         finally:
             watch.close()
-        return held_reason(status, continuous=settings.gate.continuous)
+        return held_reason(
+            status, continuous=settings.gate.continuous, grace_ms=settings.miss.grace_ms
+        )
 
     # ------------------------------------------------------------------------------ savepoints
 
@@ -369,11 +374,12 @@ def not_ready(status: Status) -> str:
     return ", ".join(parts)
 
 
-def held_reason(status: Status, *, continuous: bool) -> str:
+def held_reason(status: Status, *, continuous: bool, grace_ms: int = 0) -> str:
     """Why the job may hold events; "" when it cannot.
 
     While the gate is shut there may be some that an earlier attempt held, which no counter of this
-    one knows. Once it is open, all that were held are released.
+    one knows. Once it is open, all that were held are released; and once it has been so for
+    ``grace_ms``, all that an earlier attempt had parked are decided.
     """
     if continuous:
         return 'gate.consistency is "continuous": each event waits a moment in the state'
@@ -381,4 +387,19 @@ def held_reason(status: Status, *, continuous: bool) -> str:
         return f"it is {status.phase}"
     if status.held is None:
         return "the counters of held events are not there"
-    return f"{status.held} are being released" if status.held else ""
+    if status.held:
+        return f"{status.held} are being released"
+    return _parked_reason(status, grace_ms) if grace_ms else ""
+
+
+def _parked_reason(status: Status, grace_ms: int) -> str:
+    if status.parked is None:
+        return "the counters of events that wait for their row are not there"
+    if status.parked:
+        return f"{status.parked} wait for their row (miss.grace_ms = {grace_ms})"
+    reading = status.reading
+    # As old as the metrics may be, twice: the attempt's time is not that of its gate.
+    young = reading.attempt_ms < grace_ms + 2 * reading.refresh_ms
+    if young and (reading.restarts or reading.restored):
+        return "some that an earlier attempt had parked may still wait for their row"
+    return ""

@@ -111,6 +111,8 @@ class Status:
     lag: int | None
     held: int | None
     held_bytes: int | None
+    parked: int | None
+    """Events of this attempt that wait for their row."""
     hit_rate: float | None
     complete_until_ms: int | None
 
@@ -220,6 +222,7 @@ def judge(
         lag=lag,
         held=held,
         held_bytes=_difference(reading.counters, "held_bytes", "released_bytes"),
+        parked=_difference(reading.counters, "parked_events", "unparked_events"),
         hit_rate=(hits or 0) / joined if joined else None,
         complete_until_ms=reading.watermark_ms if is_open else None,
     )

@@ -102,6 +102,8 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
     if status.held is not None:
         size = "" if status.held_bytes is None else f", {status.held_bytes:,} bytes"
         yield "held events", f"{status.held:,}{size}"
+    if status.parked:
+        yield "waiting for rows", f"{status.parked:,} events"
     if status.hit_rate is not None:
         counters = reading.counters
         hits, misses = counters.get("hits", 0), counters.get("misses", 0)
@@ -193,6 +195,7 @@ def as_json(status: Status) -> dict[str, Any]:
             **reading.counters,
             "held": status.held,
             "held_bytes_now": status.held_bytes,
+            "parked": status.parked,
             "hit_rate": None if status.hit_rate is None else round(status.hit_rate, 6),
         },
         "notes": list(reading.notes),

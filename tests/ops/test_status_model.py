@@ -270,6 +270,24 @@ def test_events_may_be_held_unless_the_gate_is_open_and_all_are_released() -> No
     assert "not there" in held_reason(judge(replace(RUNNING, counters={})), continuous=False)
 
 
+def test_events_that_wait_for_their_row_are_held_too() -> None:
+    counters = {**RUNNING.counters, "parked_events": 3, "unparked_events": 1}
+    waiting = judge(replace(RUNNING, counters=counters))
+    assert waiting.parked == screen.as_json(waiting)["join"]["parked"] == 2
+    assert held_reason(waiting, continuous=False) == ""
+    assert "2 wait for their row" in held_reason(waiting, continuous=False, grace_ms=5_000)
+    assert "not there" in held_reason(judge(RUNNING), continuous=False, grace_ms=5_000)
+    none = replace(RUNNING, counters={**counters, "unparked_events": 3}, restored=True)
+    assert held_reason(judge(none), continuous=False, grace_ms=5_000) == ""
+    # What an earlier attempt had parked is in no counter until its grace is over.
+    young = replace(none, attempt_ms=24_999)
+    assert "earlier attempt" in held_reason(judge(young), continuous=False, grace_ms=5_000)
+    assert (
+        held_reason(judge(replace(young, attempt_ms=25_000)), continuous=False, grace_ms=5_000)
+        == ""
+    )
+
+
 def test_why_it_is_not_ready_names_the_partition_or_the_lag() -> None:
     waiting = replace(LOADING, table_goals={0: Target(0, 100, None, waiting=True)})
     assert "customers[0] is short by 75 (unfinished transaction)" in not_ready(judge(waiting))
