@@ -99,6 +99,17 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
         yield "slowest partition", f"{reading.table_topic}[{slow.number}], {_short(slow)}"
     if status.lag is not None:
         yield "stream lag", f"{status.lag:,} records of {reading.stream_topic}"
+    yield from _events(status)
+    if reading.restarts:
+        yield "restarts", str(reading.restarts)
+    for note in reading.notes:
+        yield "note", note
+    if found := cause(status):
+        yield "cause", found
+
+
+def _events(status: Status) -> Iterator[tuple[str, str]]:
+    reading = status.reading
     if status.held is not None:
         size = "" if status.held_bytes is None else f", {status.held_bytes:,} bytes"
         yield "held events", f"{status.held:,}{size}"
@@ -108,12 +119,6 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
         counters = reading.counters
         hits, misses = counters.get("hits", 0), counters.get("misses", 0)
         yield "hit rate", f"{status.hit_rate:.2%} ({hits:,} hits, {misses:,} misses this attempt)"
-    if reading.restarts:
-        yield "restarts", str(reading.restarts)
-    for note in reading.notes:
-        yield "note", note
-    if found := cause(status):
-        yield "cause", found
 
 
 def page(status: Status, *, bars: bool = True) -> RenderableType:

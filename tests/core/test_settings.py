@@ -418,7 +418,9 @@ def test_settings_made_without_load_hold_the_rules_too() -> None:
 def test_whatever_stands_in_a_setting_the_answer_is_settings_or_our_error(
     value: Any, key: str
 ) -> None:
-    data = changed({"table/key": {"from": "key"}, "gate": {}, "table/tombstone_key": {}})
+    data = changed(
+        {"table/key": {"from": "key"}, "gate": {}, "miss": {}, "table/tombstone_key": {}}
+    )
     *outer, last = key.split(".")
     table = data
     for part in outer:
