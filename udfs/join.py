@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyflink.common import Types
@@ -17,6 +17,7 @@ from udfs.brake import Brake
 from udfs.core.events import (
     EventReader,
     Headers,
+    attempts_before,
     record_bytes,
     set_aside_headers,
     without_ours,
@@ -25,10 +26,11 @@ from udfs.core.gate import OPENED_SHORT_MS
 from udfs.core.hold import Completeness, Consistency, completeness, moment
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import CustomMerge, Merge
-from udfs.core.model import DELETED_ROW, Verdict, source_of, verdict_for
+from udfs.core.model import DELETED_ROW, Header, Verdict, source_of, verdict_for
+from udfs.core.retry import RetryPlan
 from udfs.core.rows import RowReader
 from udfs.grace import Grace, Parked
-from udfs.records import Record, output, output_type, read_record
+from udfs.records import Record, is_retried, output, output_type, read_record
 
 Held = tuple[Any, ...]
 """A held event in the state: the time at which it was read (epoch ms), and the Record's fields."""
@@ -90,6 +92,8 @@ class JoinRules:
     """The largest key, value and headers that the enriched topic takes; None: not known."""
     hold_slack_events: int | None = None
     """Events that a subtask holds at full speed, see udfs.brake; None: no limit."""
+    retry_topic: str = ""
+    retries: RetryPlan = field(default_factory=RetryPlan)
     miss_grace_ms: int = 0
     """How long a miss waits for its row before it is told, see udfs.grace; 0: not at all."""
 
@@ -141,6 +145,8 @@ class GatedJoin(KeyedCoProcessFunction):
         self._parked_events = metrics.counter("parked_events")
         self._unparked_events = metrics.counter("unparked_events")
         self._late_hits = metrics.counter("late_hits")
+        self._retried_hits = metrics.counter("retried_hits")
+        self._given_up = metrics.counter("given_up")
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         event = read_record(value)
@@ -167,7 +173,8 @@ class GatedJoin(KeyedCoProcessFunction):
             key, row = self._rules.rows.read(record.key, record.value)
             _check_route(record, key)
         except BadRecord as error:
-            yield self._dead_letter(record, self._rules.table_topic, Verdict.BAD_RECORD, str(error))
+            source = source_of(self._rules.table_topic, record.partition, record.offset)
+            yield self._dead_letter(record, Verdict.BAD_RECORD, str(error), source=source)
             return
         self._row.update(DELETED_ROW if row is None else row)
         if row is not None and self._grace.may_have(key, ctx):
@@ -281,13 +288,12 @@ class GatedJoin(KeyedCoProcessFunction):
         *,
         parked: bool = False,
     ) -> Iterator[Any]:
-        topic = self._rules.stream_topic
         try:
             key, fields = self._rules.events.read(event.key, event.value)
             _check_route(event, key)
             if key is None:
                 yield self._dead_letter(
-                    event, topic, Verdict.NO_KEY, "join key is missing or null", seen_ms
+                    event, Verdict.NO_KEY, "join key is missing or null", seen_ms=seen_ms
                 )
                 return
             row = self._row.value()
@@ -295,6 +301,11 @@ class GatedJoin(KeyedCoProcessFunction):
                 # An event without a value has been refused above.
                 merged = self._rules.merge(event.value, fields, row)  # type: ignore[arg-type]
                 headers = without_ours(event.headers)
+                if is_retried(event):
+                    # A newer event of its key may have gone before.
+                    attempt = attempts_before(event.headers or {})
+                    headers = {**(headers or {}), Header.LATE: str(attempt).encode()}
+                    self._retried_hits.inc()
                 self._check_size(event.key, merged, headers)
                 yield output(event.key, merged, headers, event.timestamp_ms)
                 self._hits.inc()
@@ -302,20 +313,27 @@ class GatedJoin(KeyedCoProcessFunction):
                     self._late_hits.inc()
                 return
         except BadRecord as error:
-            yield self._dead_letter(event, topic, Verdict.BAD_RECORD, str(error), seen_ms)
+            yield self._dead_letter(event, Verdict.BAD_RECORD, str(error), seen_ms=seen_ms)
             return
         # Asked for here only: a hit, the usual case, needs no clock and no watermark.
         now_ms = _now_ms()
         completeness_now = self._completeness(now_ms, ctx)
         seen_ms = now_ms if seen_ms is None else seen_ms
-        if self._rules.miss_grace_ms and not parked:
+        if self._rules.miss_grace_ms and not parked and not is_retried(event):
             self._grace.park(key, event, seen_ms, now_ms, ctx)
             self._parked_events.inc()
             return
         verdict = verdict_for(row, completeness_now)
-        source = source_of(topic, event.partition, event.offset)
-        headers = set_aside_headers(event.headers, verdict, source, seen_ms)
-        yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
+        retries = self._rules.retries
+        if retries.exhausted(event.headers):
+            told = f"no row after {attempts_before(event.headers or {})} retries"
+            yield self._dead_letter(event, verdict, told, seen_ms=seen_ms)
+            self._given_up.inc()
+        else:
+            due_ms = retries.due_ms(event.headers, now_ms)
+            source = self._source(event)
+            headers = set_aside_headers(event.headers, verdict, source, seen_ms, due_ms=due_ms)
+            yield self._retry, output(event.key, event.value, headers, event.timestamp_ms)
         self._misses.inc()
         if verdict is Verdict.NOT_LOADED:
             self._not_loaded.inc()
@@ -340,11 +358,25 @@ class GatedJoin(KeyedCoProcessFunction):
                 "(max.message.bytes, less room for the envelope)"
             )
 
+    def _source(self, event: Record) -> str:
+        """Where an event stands; of one that comes again, where it stood first."""
+        if not is_retried(event):
+            return source_of(self._rules.stream_topic, event.partition, event.offset)
+        first = (event.headers or {}).get(Header.SOURCE)
+        here = source_of(self._rules.retry_topic, -1 - event.partition, event.offset)
+        return here if first is None else first.decode(errors="backslashreplace")
+
     def _dead_letter(
-        self, record: Record, topic: str, verdict: Verdict, error: str, seen_ms: int | None = None
+        self,
+        record: Record,
+        verdict: Verdict,
+        error: str,
+        *,
+        source: str | None = None,
+        seen_ms: int | None = None,
     ) -> tuple[OutputTag, Any]:
         self._dead_letters.inc()
-        source = source_of(topic, record.partition, record.offset)
+        source = self._source(record) if source is None else source
         now = _now_ms() if seen_ms is None else seen_ms
         headers = set_aside_headers(record.headers, verdict, source, now, f"{source}: {error}")
         return self._dead, output(record.key, record.value, headers, record.timestamp_ms)

@@ -12,7 +12,8 @@ class Record(NamedTuple):
     """A Kafka record as the operators see it.
 
     ``routed_key`` is the join key that the JVM routed by, None when it found none. ``headers`` is
-    None when there are none. ``timestamp_ms`` is Kafka's, epoch milliseconds.
+    None when there are none. ``timestamp_ms`` is Kafka's, epoch milliseconds. A negative
+    ``partition`` is one of the retry topic, see :func:`retried`.
     """
 
     routed_key: str | None
@@ -22,6 +23,19 @@ class Record(NamedTuple):
     timestamp_ms: int
     partition: int
     offset: int
+
+
+def retried(record: Record) -> Record:
+    """The record, marked as one of the retry topic: partition 0 becomes -1, 1 becomes -2.
+
+    Not by a field of its own: held events are kept in savepoints with the fields that they had.
+    """
+    return record._replace(partition=-1 - record.partition)
+
+
+def is_retried(record: Record) -> bool:
+    """Whether the record came from the retry topic."""
+    return record.partition < 0
 
 
 def record_type() -> TypeInformation:

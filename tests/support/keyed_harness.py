@@ -1,4 +1,4 @@
-"""Runs a KeyedCoProcessFunction without a JVM: keyed state, timers of both kinds, side outputs.
+"""Runs a keyed (co-)process function without a JVM: state, timers of both kinds, side outputs.
 
 What the function is given is what PyFlink documents; state is pickled in and out as PyFlink does,
 so that a value which does not survive that fails here too.
@@ -12,7 +12,7 @@ from typing import Any
 
 from pyflink.common import Row
 from pyflink.datastream import OutputTag, TimeDomain
-from pyflink.datastream.functions import KeyedCoProcessFunction
+from pyflink.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
 
 NO_WATERMARK = -(2**63)
 
@@ -67,7 +67,7 @@ class _Value(_Keyed):
 class _Map(_Keyed):
     def put(self, key: Any, value: Any) -> None:
         # Newest first: a map state promises no order, and RocksDB and the heap differ.
-        self._put({key: value} | (self._get() or {}))
+        self._put({key: value} | (self._get() or {}) | {key: value})
 
     def get(self, key: Any) -> Any:
         return (self._get() or {}).get(key)
@@ -90,7 +90,7 @@ class Harness:
 
     def __init__(
         self,
-        function: KeyedCoProcessFunction,
+        function: KeyedCoProcessFunction | KeyedProcessFunction,
         state: State | None = None,
         timers: Any = (),
         clock_timers: Any = (),
@@ -101,6 +101,7 @@ class Harness:
         self._domain = TimeDomain.EVENT_TIME
         self.watermark = NO_WATERMARK
         self.key = ""
+        self.now_ms = 0
         self.out: list[Row] = []
         self.side: dict[str, list[Row]] = {}
         self.metrics = _Metrics()
@@ -125,6 +126,9 @@ class Harness:
     def current_watermark(self) -> int:
         return self.watermark
 
+    def current_processing_time(self) -> int:
+        return self.now_ms
+
     def register_event_time_timer(self, timestamp: int) -> None:
         self.timers.add((timestamp, self.key))
 
@@ -141,7 +145,9 @@ class Harness:
 
     def event(self, key: str, value: Any) -> None:
         self.key = key
-        self._collect(self.function.process_element1(value, self))
+        two = isinstance(self.function, KeyedCoProcessFunction)
+        process = self.function.process_element1 if two else self.function.process_element
+        self._collect(process(value, self))
 
     def row(self, key: str, value: Any) -> None:
         self.key = key
@@ -158,6 +164,7 @@ class Harness:
 
     def clock(self, now_ms: int) -> None:
         """Processing time is ``now_ms``; timers at or below it fire in their order."""
+        self.now_ms = now_ms
         while due := [timer for timer in self.clock_timers if timer[0] <= now_ms]:
             first = min(due)
             self.clock_timers.discard(first)
@@ -165,7 +172,7 @@ class Harness:
             self._domain = TimeDomain.PROCESSING_TIME
             self._collect(self.function.on_timer(timestamp, self))
 
-    def restarted(self, function: KeyedCoProcessFunction) -> Harness:
+    def restarted(self, function: KeyedCoProcessFunction | KeyedProcessFunction) -> Harness:
         """A new attempt from this one's state: no watermark yet, output and counters anew."""
         state = {name: dict(keys) for name, keys in self.state.items()}
         return Harness(function, state, self.timers, self.clock_timers)

@@ -13,7 +13,17 @@ Headers = dict[str, bytes]
 
 _ATTEMPT_DIGITS = 9
 _ERROR_LENGTH = 500
-_OURS = frozenset({Header.VERDICT, Header.ERROR, Header.SOURCE, Header.ATTEMPT, Header.FIRST_SEEN})
+_OURS = frozenset(
+    {
+        Header.VERDICT,
+        Header.ERROR,
+        Header.SOURCE,
+        Header.ATTEMPT,
+        Header.FIRST_SEEN,
+        Header.DUE,
+        Header.LATE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +49,25 @@ def set_aside_headers(
     source: str,
     now_ms: int,
     error: str | None = None,
+    due_ms: int | None = None,
 ) -> Headers:
     """The record's own headers and ours, for the retry or the dead-letter topic.
 
-    A record that comes round again (its retry record was copied back to the stream topic) keeps the
-    time at which it was first seen, and its attempt number counts up. ``now_ms`` is epoch
-    milliseconds, the time at which the job first read this record.
+    A record that comes round again, from the retry topic or copied back to the stream topic, keeps
+    the time at which it was first seen, and its attempt number counts up. ``now_ms`` is epoch
+    milliseconds, the time at which the job first read this record; ``due_ms`` the one at which it
+    is to be tried again.
     """
     headers = dict(own) if own else {}
-    attempt, first_seen = _attempts_before(headers) + 1, headers.get(Header.FIRST_SEEN)
+    attempt, first_seen = attempts_before(headers) + 1, headers.get(Header.FIRST_SEEN)
     headers.pop(Header.ERROR, None)
+    headers.pop(Header.DUE, None)
     headers[Header.VERDICT] = verdict.encode()
     headers[Header.SOURCE] = source.encode()
     headers[Header.ATTEMPT] = str(attempt).encode()
     headers[Header.FIRST_SEEN] = first_seen or str(now_ms).encode()
+    if due_ms is not None:
+        headers[Header.DUE] = str(due_ms).encode()
     if error is not None:
         # Short, as it may quote the record; and whatever a user's exception says can be written.
         headers[Header.ERROR] = error[:_ERROR_LENGTH].encode(errors="backslashreplace")
@@ -75,7 +90,8 @@ def without_ours(headers: Headers | None) -> Headers | None:
     return {name: value for name, value in headers.items() if name not in _OURS} or None
 
 
-def _attempts_before(headers: Mapping[str, bytes]) -> int:
+def attempts_before(headers: Mapping[str, bytes]) -> int:
+    """How often a record has been set aside before, by its headers."""
     text = headers.get(Header.ATTEMPT)
     # Anyone can write a header; what cannot be a count of ours counts as none.
     if text is None or not text.isdigit() or len(text) > _ATTEMPT_DIGITS:

@@ -38,6 +38,8 @@ class Header:
     SOURCE = "tablegate-source"
     ATTEMPT = "tablegate-attempt"
     FIRST_SEEN = "tablegate-first-seen"
+    DUE = "tablegate-due"
+    LATE = "tablegate-late"
 
 
 DELETED_ROW = b""

@@ -1,0 +1,200 @@
+"""Misses that come round again: their wait, their attempts, and their end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from pyflink.common import Row
+
+from tests.functions.test_join import RULES, order, product
+from tests.support.keyed_harness import Harness
+from udfs.core.retry import MAX_DELAY_MS, RetryPlan
+from udfs.join import GatedJoin
+from udfs.records import Record
+from udfs.retry import RetryDelay
+
+START_MS = 1_700_000_000_000
+TIERS = replace(RULES, retry_topic="orders.retry", retries=RetryPlan((10_000, 300_000)))
+
+
+class _Clock:
+    ms = START_MS
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    clock = _Clock()
+    monkeypatch.setattr("udfs.join._now_ms", clock)
+    return clock
+
+
+def _delay(state: Any = None) -> Harness:
+    harness = Harness(RetryDelay()) if state is None else state.restarted(RetryDelay())
+    harness.now_ms = START_MS if state is None else state.now_ms
+    return harness
+
+
+def _record(key: str, offset: int, due_ms: int | None) -> Row:
+    headers = None if due_ms is None else {"tablegate-due": str(due_ms).encode()}
+    value = json.dumps({"product": key}).encode()
+    return Row(*Record(key, b"o", value, headers, 1, 3, offset))
+
+
+def _offsets(harness: Harness) -> list[int]:
+    return [out[6] for out in harness.out]
+
+
+# -------------------------------------------------------------------------------------- the wait
+
+
+def test_a_record_waits_until_it_is_due_and_then_comes_once() -> None:
+    harness = _delay()
+    harness.event("p1", _record("p1", 7, START_MS + 5_000))
+    harness.clock(START_MS + 4_999)
+    assert harness.out == []
+    harness.clock(START_MS + 5_000)
+    (out,) = harness.out
+    # As one of the retry topic: its partition 3 is told by a number below 0.
+    assert Record(*out)[:1] + Record(*out)[5:] == ("p1", -4, 7)
+    harness.clock(START_MS + 60_000)
+    assert len(harness.out) == 1
+    assert harness.clock_timers == set()
+    assert {name: keys for name, keys in harness.state.items() if keys} == {}
+
+
+@pytest.mark.parametrize("due_ms", [None, 0, START_MS - 1, START_MS])
+def test_one_that_is_due_does_not_wait(due_ms: int | None) -> None:
+    harness = _delay()
+    harness.event("p1", _record("p1", 1, due_ms))
+    assert _offsets(harness) == [1]
+
+
+def test_none_holds_up_another_of_its_key_or_of_any() -> None:
+    harness = _delay()
+    harness.event("p1", _record("p1", 1, START_MS + 3_600_000))
+    harness.event("p1", _record("p1", 2, START_MS + 1_000))
+    harness.event("p2", _record("p2", 3, START_MS + 2_000))
+    harness.clock(START_MS + 1_000)
+    assert _offsets(harness) == [2]
+    harness.clock(START_MS + 2_000)
+    assert _offsets(harness) == [2, 3]
+    harness.clock(START_MS + 3_600_000)
+    assert _offsets(harness) == [2, 3, 1]
+
+
+def test_no_record_waits_for_longer_than_ours_may() -> None:
+    harness = _delay()
+    harness.event("p1", _record("p1", 1, START_MS + 10**17))
+    harness.clock(START_MS + MAX_DELAY_MS)
+    assert _offsets(harness) == [1]
+
+
+def test_after_a_restart_each_comes_at_its_own_time_and_once() -> None:
+    harness = _delay()
+    random = Random(7)
+    dues = {n: START_MS + random.randrange(1, 60_000) for n in range(200)}
+    for offset, due_ms in dues.items():
+        key = f"p{offset % 3}"
+        harness.event(key, _record(key, offset, due_ms))
+    harness.clock(START_MS + 20_000)
+    seen = _offsets(harness)
+    after = _delay(harness)
+    after.clock(START_MS + 60_100)
+    seen += _offsets(after)
+    assert sorted(seen) == list(dues)
+    # Never early, and at most a tenth of a second late.
+    assert all((dues[offset] <= START_MS + 20_000) for offset in _offsets(harness))
+    assert {name: keys for name, keys in after.state.items() if keys} == {}
+
+
+# -------------------------------------------------------------------------------------- the join
+
+
+def _again(harness: Harness, out: Row) -> None:
+    """What came out on the retry topic goes in as its delay lets it through."""
+    key = json.loads(out[1])["product"]
+    harness.event(key, Row(*Record(key, out[0], out[1], out[2], out[3], -1, 99)))
+
+
+def _open() -> Harness:
+    harness = Harness(GatedJoin(TIERS))
+    harness.advance(START_MS)
+    return harness
+
+
+def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: _Clock) -> None:
+    harness = _open()
+    order(harness, "p1", 5)
+    told = []
+    while "retry" in harness.side:
+        (out,) = harness.side.pop("retry")
+        headers = {name: value.decode() for name, value in out[2].items()}
+        told.append((headers["tablegate-attempt"], int(headers["tablegate-due"]) - clock.ms))
+        clock.ms += 1_000_000
+        harness.advance(clock.ms)
+        _again(harness, out)
+    assert told == [("1", 10_000), ("2", 300_000)]
+    (dead,) = harness.side["dead"]
+    assert dead[2] == {
+        "tablegate-verdict": b"NOT_FOUND",
+        "tablegate-source": b"orders[0]@5",
+        "tablegate-attempt": b"3",
+        "tablegate-first-seen": str(START_MS).encode(),
+        "tablegate-error": b"orders[0]@5: no row after 2 retries",
+    }
+    assert (harness.count("misses"), harness.count("given_up")) == (3, 1)
+
+
+def test_one_that_meets_its_row_in_the_end_is_marked_as_late(clock: _Clock) -> None:
+    harness = _open()
+    order(harness, "p1", 5, headers={"own": b"1"})
+    product(harness, "p1", {"name": "mug"})
+    order(harness, "p1", 6)
+    (out,) = harness.side.pop("retry")
+    _again(harness, out)
+    newer, late = harness.out
+    assert newer[2] is None
+    assert late[2] == {"own": b"1", "tablegate-late": b"1"}
+    assert json.loads(late[1])["product_name"] == "mug"
+    assert (harness.count("hits"), harness.count("retried_hits")) == (2, 1)
+
+
+def test_while_the_gate_is_shut_a_retried_event_is_held_like_any_other(clock: _Clock) -> None:
+    harness = _open()
+    order(harness, "p1", 5)
+    (out,) = harness.side.pop("retry")
+    after = harness.restarted(GatedJoin(TIERS))
+    _again(after, out)
+    assert (after.out, after.side, after.held()) == ([], {}, 1)
+    product(after, "p1", {"name": "mug"})
+    after.advance(START_MS)
+    (late,) = after.out
+    assert late[2] == {"tablegate-late": b"1"}
+
+
+def test_a_retried_event_has_had_its_time_and_gets_no_grace_on_top(clock: _Clock) -> None:
+    harness = Harness(GatedJoin(replace(TIERS, miss_grace_ms=5_000)))
+    harness.advance(START_MS)
+    order(harness, "p1", 5)
+    assert harness.side == {}
+    clock.ms += 5_000
+    harness.clock(clock.ms)
+    (out,) = harness.side.pop("retry")
+    _again(harness, out)
+    (out,) = harness.side["retry"]
+    assert out[2]["tablegate-attempt"] == b"2"
+
+
+def test_what_cannot_be_read_is_named_by_where_it_stood_first(clock: _Clock) -> None:
+    harness = _open()
+    foreign = Row(*Record(None, b"o", b"{", None, 1, -3, 12))
+    harness.event("no key", foreign)
+    (dead,) = harness.side["dead"]
+    assert dead[2]["tablegate-source"] == b"orders.retry[2]@12"
