@@ -14,7 +14,15 @@ from jobs.preflight.facts import ClusterFacts
 from jobs.rules import gate_rules, identity, join_rules
 from jobs.settings import Settings
 from jobs.shading import for_connector
-from jobs.sides import TableTicks, gated_rows, no_stream_side, stream_side, table_side
+from jobs.sides import (
+    TableTicks,
+    gated_rows,
+    keyed,
+    no_stream_side,
+    retry_side,
+    stream_side,
+    table_side,
+)
 from jobs.topology import gated_join
 from udfs.core.gate import Target
 from udfs.gate import gate_function
@@ -107,7 +115,22 @@ def build(
                 pause=pause,
             ),
         )
-        events = stream_side(t, "stream_topic", rules.events.key)
+        read = stream_side(t, "stream_topic", rules.events.key)
+        if rules.retries.delays_ms and gated:
+            t.create_temporary_table(
+                "retry_again",
+                kafka_tables.stream_source(
+                    settings.output.retry,
+                    client,
+                    # Our own records: those of a transaction that is not finished may never be.
+                    "read_committed",
+                    "committed",
+                    settings.stream_group,
+                    pause=False,
+                ),
+            )
+            read = read.union(retry_side(t, "retry_again", rules.events.key))
+        events = keyed(read)
     limits = {"enriched": enriched, "retry": retry, "dead": dead}
     tables = _output_tables(t, settings, client, limits)
     outputs.write(env, t, gated_join(events, loaded, rules), tables)

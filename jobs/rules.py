@@ -11,6 +11,7 @@ from udfs.core.hold import Consistency
 from udfs.core.identity import Identity
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.merge import AddFields, CustomMerge, Merge
+from udfs.core.retry import RetryPlan, parse_delays
 from udfs.core.rows import RowReader, TableFormat
 from udfs.core.stall import OnStall
 from udfs.gate import GateRules
@@ -46,6 +47,8 @@ def join_rules(
         ),
         # Who turns the pause off wants the stream read, however much has to be held.
         hold_slack_events=SLACK_EVENTS if settings.gate.pause_stream else None,
+        retry_topic=settings.output.retry,
+        retries=RetryPlan(parse_delays(settings.miss.retry_after) if gated else ()),
         miss_grace_ms=settings.miss.grace_ms if gated else 0,
     )
 

@@ -13,11 +13,19 @@ from pyflink.table import Schema, StreamTableEnvironment, Table
 from pyflink.table.udf import UserDefinedScalarFunctionWrapper
 
 from jobs.routing import key_expression, row_key_expression
-from jobs.uids import NO_STREAM, STREAM_SIDE, TABLE_SIDE, Operator
+from jobs.uids import (
+    NO_STREAM,
+    RETRY_DELAY,
+    RETRY_SIDE,
+    STREAM_SIDE,
+    TABLE_SIDE,
+    Operator,
+)
 from jobs.wiring import adopt
 from udfs.core.keys import KeyRule
 from udfs.core.rows import RowReader
-from udfs.records import record_type
+from udfs.records import pair_type, record_type
+from udfs.retry import RetryDelay
 
 # Kafka's timestamp as epoch milliseconds; Flink SQL has no one function for it.
 _TIMESTAMP_MS = "EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts)"
@@ -29,16 +37,28 @@ _RECORD = "ROW(routed, k, v, h, ts_ms, p, o)"
 _GATED_RECORD = "ROW(routed_key, key, `value`, headers, timestamp_ms, `partition`, `offset`)"
 
 
-def stream_side(t: StreamTableEnvironment, source: str, rule: KeyRule) -> KeyedStream:
-    """Events of table ``source``, keyed by the join key. One JVM pass, no Python."""
+def stream_side(t: StreamTableEnvironment, source: str, rule: KeyRule) -> DataStream:
+    """Events of table ``source``, each behind its join key. One JVM pass, no Python."""
+    return _events(t, source, rule, STREAM_SIDE)
+
+
+def retry_side(t: StreamTableEnvironment, source: str, rule: KeyRule) -> DataStream:
+    """Events of the retry topic, table ``source``, as ``stream_side``, once each is due."""
+    waiting = keyed(_events(t, source, rule, RETRY_SIDE))
+    return waiting.process(RetryDelay(), pair_type()).uid(RETRY_DELAY.uid).name(RETRY_DELAY.name)
+
+
+def _events(
+    t: StreamTableEnvironment, source: str, rule: KeyRule, operators: Sequence[Operator]
+) -> DataStream:
     query = f"""
         SELECT {_ROUTE}, {_RECORD} FROM (
           SELECT {key_expression(rule)} AS routed, k, v, {_HEADERS} AS h,
                  {_TIMESTAMP_MS} AS ts_ms, p, o
           FROM {source})"""
-    side = t.to_append_stream(t.sql_query(query), Types.ROW([Types.STRING(), record_type()]))
-    adopt(side._j_data_stream.getTransformation(), STREAM_SIDE)
-    return _keyed(side)
+    side = t.to_append_stream(t.sql_query(query), pair_type())
+    adopt(side._j_data_stream.getTransformation(), operators)
+    return side
 
 
 class TableTicks(NamedTuple):
@@ -133,12 +153,12 @@ def no_stream_side(t: StreamTableEnvironment, gated: Table) -> KeyedStream:
 
 
 def _pinned(t: StreamTableEnvironment, query: str, operators: Sequence[Operator]) -> KeyedStream:
-    side = t.to_append_stream(t.sql_query(query), Types.ROW([Types.STRING(), record_type()]))
+    side = t.to_append_stream(t.sql_query(query), pair_type())
     adopt(side._j_data_stream.getTransformation(), operators, parallelism=1)
-    return _keyed(side)
+    return keyed(side)
 
 
-def _keyed(side: DataStream) -> KeyedStream:
+def keyed(side: DataStream) -> KeyedStream:
     """Keyed by the first field, in the JVM; ``key_by`` would add a Python call for each record."""
     selector = get_gateway().jvm.KeyByKeySelector()
     key_type = Types.ROW([Types.STRING()]).get_java_type_info()

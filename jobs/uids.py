@@ -68,6 +68,18 @@ NO_STREAM = (
 """What a run that only loads the table has in place of the stream's side. None holds state."""
 
 
+RETRY_SIDE = (
+    Operator("retry-records", "retry: records for Python"),
+    Operator("retry-route", "retry: find join key"),
+    # State: offsets of the retry topic.
+    Operator("retry-source", "retry: read topic"),
+)
+"""From the delay upstream to the retry topic's Kafka source."""
+
+# State: the records that wait, and the timers that let them through.
+RETRY_DELAY = Operator("retry-delay", "retry: wait until due")
+
+
 def _output(topic: str) -> tuple[Operator, ...]:
     return (
         # State: unfinished transactions, under exactly-once.

@@ -45,6 +45,23 @@ def record_type() -> TypeInformation:
     return Types.ROW_NAMED(list(Record._fields), fields)
 
 
+def pair_type() -> TypeInformation:
+    """Flink's type of a Record behind the text that it is routed by."""
+    return Types.ROW([Types.STRING(), record_type()])
+
+
+def pair(record: Record) -> Row:
+    """The record behind the text that it is routed by, of :func:`pair_type`.
+
+    One without a key is routed by where it stands: such records spread over all subtasks, and none
+    of them is ever looked up.
+    """
+    routed = record.routed_key
+    if routed is None:
+        routed = f"no key: {record.partition}@{record.offset}"
+    return Row(routed, Row(*record))
+
+
 def output_type() -> TypeInformation:
     """Flink's type of what goes to a Kafka topic: key, value, headers, timestamp (epoch ms)."""
     raw = Types.PRIMITIVE_ARRAY(Types.BYTE())

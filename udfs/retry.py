@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyflink.common import Row, Types
+from pyflink.common import Types
 from pyflink.datastream.functions import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor
 
 from udfs.core.retry import MAX_DELAY_MS, due_of
-from udfs.records import read_record, retried
+from udfs.records import Record, pair, read_record, retried
 
 _BUCKET_MS = 100
 # Records of one key that are due in one bucket: its number and theirs share a long.
@@ -34,7 +34,8 @@ def waiting_state() -> MapStateDescriptor:
 class RetryDelay(KeyedProcessFunction):
     """Lets each record of the retry topic through when it is due, marked as one that comes again.
 
-    Input and output are of ``udfs.records.record_type``, keyed by the join key.
+    Its input is of ``udfs.records.record_type``, keyed by the join key; its output of
+    ``udfs.records.pair_type``, to be keyed again.
     """
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -50,7 +51,7 @@ class RetryDelay(KeyedProcessFunction):
         bucket = -(-due_ms // _BUCKET_MS) * _BUCKET_MS
         count = 0 if due_ms <= now_ms else self._counts.get(bucket) or 0
         if due_ms <= now_ms or count >= _PER_BUCKET:
-            yield Row(*record)
+            yield pair(record)
             return
         self._waiting.put(bucket * _PER_BUCKET + count, tuple(record))
         self._counts.put(bucket, count + 1)
@@ -61,6 +62,6 @@ class RetryDelay(KeyedProcessFunction):
         if count is None:
             return
         for number in range(timestamp * _PER_BUCKET, timestamp * _PER_BUCKET + count):
-            yield Row(*self._waiting.get(number))
+            yield pair(Record(*self._waiting.get(number)))
             self._waiting.remove(number)
         self._counts.remove(timestamp)

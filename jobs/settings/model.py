@@ -16,6 +16,7 @@ from jobs.settings.problems import ConfigErrors
 from jobs.settings.rules import broken_rules
 from jobs.settings.secrets import ClientProperties, TextTable
 from jobs.settings.toml_text import describe
+from udfs.core.retry import parse_delays
 
 # Kafka's own rule: org.apache.kafka.common.internals.Topic.validate.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
@@ -61,6 +62,11 @@ def _merge(path: str) -> str:
     if path and not _MERGE.fullmatch(path):
         raise ValueError('give "module:function", e.g. "acme.joins:add_tier"')
     return path
+
+
+def _delays(text: str) -> str:
+    parse_delays(text)
+    return text
 
 
 def _not_blank(text: str) -> str:
@@ -183,6 +189,7 @@ class MissSettings(_Table):
     """``[miss]``: what happens to an event that finds no row."""
 
     grace_ms: int = Field(default=5_000, ge=0, le=600_000)
+    retry_after: Annotated[str, AfterValidator(_delays)] = "10 s, 5 min, 1 h"
 
 
 class Settings(_Table):

@@ -48,7 +48,7 @@ def _record(key: str, offset: int, due_ms: int | None) -> Row:
 
 
 def _offsets(harness: Harness) -> list[int]:
-    return [out[6] for out in harness.out]
+    return [out[1][6] for out in harness.out]
 
 
 # -------------------------------------------------------------------------------------- the wait
@@ -62,7 +62,8 @@ def test_a_record_waits_until_it_is_due_and_then_comes_once() -> None:
     harness.clock(START_MS + 5_000)
     (out,) = harness.out
     # As one of the retry topic: its partition 3 is told by a number below 0.
-    assert Record(*out)[:1] + Record(*out)[5:] == ("p1", -4, 7)
+    record = Record(*out[1])
+    assert (out[0], record.routed_key, record.partition, record.offset) == ("p1", "p1", -4, 7)
     harness.clock(START_MS + 60_000)
     assert len(harness.out) == 1
     assert harness.clock_timers == set()
@@ -74,6 +75,13 @@ def test_one_that_is_due_does_not_wait(due_ms: int | None) -> None:
     harness = _delay()
     harness.event("p1", _record("p1", 1, due_ms))
     assert _offsets(harness) == [1]
+
+
+def test_one_without_a_key_is_routed_by_where_it_stands() -> None:
+    harness = _delay()
+    harness.event("x", Row(*Record(None, b"o", b"{", None, 1, 3, 7)))
+    ((routed, record),) = harness.out
+    assert (routed, record[0]) == ("no key: -4@7", None)
 
 
 def test_none_holds_up_another_of_its_key_or_of_any() -> None:

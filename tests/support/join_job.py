@@ -57,7 +57,7 @@ class JoinJob:
             "table": {"topic": self.products, "fields": {"name": "product_name"}},
             "output": self.outputs,
             # Most tests ask what a miss is, and not whether its row comes a little later.
-            "miss": {"grace_ms": 0},
+            "miss": {"grace_ms": 0, "retry_after": ""},
         }
         for table, values in (settings or {}).items():
             tables[table] = tables.get(table, {}) | dict(values)

@@ -50,7 +50,14 @@ FROZEN_UIDS = (
     "tick-zero",
     "tick-window",
     "tick-time",
+    "retry-records",
+    "retry-route",
+    "retry-source",
+    "retry-delay",
 )
+
+
+_RETRIES = (*uids.RETRY_SIDE, uids.RETRY_DELAY)
 
 
 class Node(NamedTuple):
@@ -92,6 +99,8 @@ def test_uids_are_frozen() -> None:
         operator.uid
         for operator in (
             uids.JOIN,
+            uids.RETRY_DELAY,
+            *uids.RETRY_SIDE,
             *uids.STREAM_SIDE,
             *uids.TABLE_SIDE,
             *uids.ENRICHED_OUTPUT,
@@ -150,15 +159,24 @@ def test_no_setting_changes_what_an_operator_is_called(change: dict[str, Any]) -
     assert {n.uid for n in changed} == {n.uid for n in _nodes(_settings())}
 
 
-def test_the_ungated_graph_is_the_same_graph() -> None:
-    assert {n.uid for n in _nodes(_settings(), gated=False)} == {n.uid for n in _nodes(_settings())}
+def test_the_ungated_graph_is_the_same_graph_but_for_the_retries() -> None:
+    retries = {operator.uid for operator in _RETRIES}
+    ungated = {n.uid for n in _nodes(_settings(), gated=False)}
+    assert ungated == {n.uid for n in _nodes(_settings())} - retries
+
+
+def test_without_retries_nobody_reads_the_retry_topic() -> None:
+    tables = _settings().model_dump(by_alias=True, exclude_unset=True)
+    without = _nodes(from_mapping(tables | {"miss": {"retry_after": ""}}))
+    retries = {operator.uid for operator in _RETRIES}
+    assert {n.uid for n in without} == {n.uid for n in _nodes(_settings())} - retries
 
 
 def test_a_run_for_the_table_only_has_the_same_operators_but_for_the_stream(
     nodes: list[Node],
 ) -> None:
     table_only = _nodes(_settings(), table_only=True)
-    stream = {operator.uid for operator in uids.STREAM_SIDE}
+    stream = {operator.uid for operator in (*uids.STREAM_SIDE, *_RETRIES)}
     nothing = {operator.uid for operator in uids.NO_STREAM}
     assert {n.uid for n in table_only} == {n.uid for n in nodes} - stream | nothing
 
