@@ -8,8 +8,9 @@ from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
-from jobs import kafka_tables, outputs
+from jobs import kafka_tables, outputs, uids
 from jobs.clients import java_properties
+from jobs.hit_rate import hit_rate
 from jobs.preflight.facts import ClusterFacts
 from jobs.rules import gate_rules, identity, join_rules
 from jobs.settings import Settings
@@ -23,8 +24,9 @@ from jobs.sides import (
     stream_side,
     table_side,
 )
-from jobs.topology import gated_join
+from jobs.topology import Joined, gated_join
 from udfs.core.gate import Target
+from udfs.core.misses import OnMiss
 from udfs.gate import gate_function
 
 JOB_CONFIG = {
@@ -78,8 +80,9 @@ def build(
     env.set_max_parallelism(settings.job.max_parallelism)
     t = StreamTableEnvironment.create(env)
 
-    enriched, retry, dead = (topic.max_message_bytes for topic in facts.outputs)
-    rules = join_rules(settings, enriched, gated=gated)
+    sinks = _sinks(facts)
+    enriched = [limit for name, (_, limit) in sinks.items() if name not in _SET_ASIDE]
+    rules = join_rules(settings, min(enriched), gated=gated)
     client = for_connector(java_properties(settings))
     pause = settings.gate.pause_stream and gated
     stream, table = settings.stream, settings.table
@@ -131,35 +134,59 @@ def build(
             )
             read = read.union(retry_side(t, "retry_again", rules.events.key))
         events = keyed(read)
-    limits = {"enriched": enriched, "retry": retry, "dead": dead}
-    tables = _output_tables(t, settings, client, limits)
-    outputs.write(env, t, gated_join(events, loaded, rules), tables)
+    joined = gated_join(events, loaded, rules)
+    _write(env, t, settings, client, joined, sinks)
     return env
 
 
-def _output_tables(
+# Tables of the events that did not become an enriched one.
+_SET_ASIDE = ("retry", "dead")
+
+
+def _sinks(facts: ClusterFacts) -> dict[str, tuple[str, int]]:
+    """Topic and its limit in bytes for each output of events, by the name of its operators."""
+    enriched, retry, dead, *also = facts.outputs
+    found = {"enriched": enriched, "retry": retry, "dead": dead}
+    found |= {f"also-{topic.name}": topic for topic in also}
+    return {name: (topic.name, topic.max_message_bytes) for name, topic in found.items()}
+
+
+def _write(
+    env: StreamExecutionEnvironment,
     t: StreamTableEnvironment,
     settings: Settings,
     client: Mapping[str, str],
-    limits: Mapping[str, int],
-) -> dict[str, str]:
-    topics = {
-        "enriched": settings.output.enriched,
-        "retry": settings.output.retry,
-        "dead": settings.output.dead,
-    }
-    for name, topic in topics.items():
+    joined: Joined,
+    sinks: Mapping[str, tuple[str, int]],
+) -> None:
+    job = settings.job
+    tables = {}
+    for number, (name, (topic, limit)) in enumerate(sinks.items()):
         # A prefix of its own for each sink: Kafka fences producers that share one.
-        prefix = f"{settings.job.transactional_id_prefix}-{name}"
+        prefix = f"{job.transactional_id_prefix}-{name}" if job.exactly_once else None
+        tables[name] = f"output_{number}"
         t.create_temporary_table(
-            f"{name}_topic",
+            tables[name],
             kafka_tables.sink(
-                topic,
-                client,
-                settings.job.delivery,
-                prefix if settings.job.exactly_once else None,
-                settings.job.transaction_timeout_ms,
-                limits[name],
+                topic, client, job.delivery, prefix, job.transaction_timeout_ms, limit
             ),
         )
-    return {name: f"{name}_topic" for name in topics}
+    told = hit_rate(t, joined, job.name, settings.stats.window_ms)
+    if settings.stats.topic:
+        # A window that is told twice has the same key: no transaction, which would keep what is
+        # happening now from everybody until the next checkpoint.
+        stats = kafka_tables.sink(settings.stats.topic, client, "at-least-once", None, 0)
+    else:
+        stats = kafka_tables.nowhere()
+    t.create_temporary_table("stats", stats)
+    on_miss = settings.output.on_miss_of()
+    streams = {"retry": joined.retry, "dead": joined.dead}
+    for name, (topic, _) in sinks.items():
+        if name not in streams:
+            wants_nulls = on_miss[topic] is OnMiss.EMIT_NULL
+            streams[name] = joined.enriched.union(joined.nulls) if wants_nulls else joined.enriched
+    written = [
+        outputs.Output(streams[name], table, uids.output(name)) for name, table in tables.items()
+    ]
+    stats_output = outputs.Output(told, "stats", uids.STATS_OUTPUT, parallelism=1)
+    outputs.write(env, t, [*written, stats_output])

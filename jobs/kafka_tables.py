@@ -178,3 +178,10 @@ def sink(
             "properties.transaction.timeout.ms", str(transaction_timeout_ms)
         )
     return builder.build()
+
+
+def nowhere() -> TableDescriptor:
+    """In the place of an output topic that is not wanted."""
+    schema = Schema.new_builder().column("k", _BYTES).column("v", _BYTES)
+    schema = schema.column("h", _HEADERS).column("ts", _TIMESTAMP)
+    return TableDescriptor.for_connector("blackhole").schema(schema.build()).build()

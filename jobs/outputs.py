@@ -1,32 +1,38 @@
-"""The three outputs of the join, each into a table that somebody has made."""
+"""What leaves the join, each stream into the tables that somebody has made for it."""
 
 from __future__ import annotations
 
-from pyflink.datastream import StreamExecutionEnvironment
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
-from jobs.topology import Joined
-from jobs.uids import DEAD_OUTPUT, ENRICHED_OUTPUT, RETRY_OUTPUT
+from jobs.uids import Operator
 from jobs.wiring import adopt
 
-_OPERATORS = {"enriched": ENRICHED_OUTPUT, "retry": RETRY_OUTPUT, "dead": DEAD_OUTPUT}
+
+class Output(NamedTuple):
+    """A stream of ``udfs.records.output_type``, the table that it goes to, and its operators.
+
+    ``parallelism`` is pinned where it is given.
+    """
+
+    stream: DataStream
+    table: str
+    operators: Sequence[Operator]
+    parallelism: int | None = None
 
 
 def write(
-    env: StreamExecutionEnvironment,
-    t: StreamTableEnvironment,
-    joined: Joined,
-    tables: dict[str, str],
+    env: StreamExecutionEnvironment, t: StreamTableEnvironment, outputs: Sequence[Output]
 ) -> None:
-    """Send each stream of ``joined`` to its table: ``enriched``, ``retry`` and ``dead`` to names.
-
-    The tables have the columns k, v, h (headers) and ts (timestamp).
-    """
+    """Send each stream to its table, which has the columns k, v, h (headers) and ts (timestamp)."""
     statements = t.create_statement_set()
-    for name, stream in joined._asdict().items():
-        view = t.from_data_stream(stream)
+    for output in outputs:
+        view = t.from_data_stream(output.stream)
         statements.add_insert(
-            tables[name],
+            output.table,
             t.sql_query(
                 "SELECT key AS k, `value` AS v, headers AS h, "
                 # Kafka's -1 means that there is none; the producer refuses it and takes null.
@@ -36,6 +42,6 @@ def write(
         )
     statements.attach_as_datastream()
     # Attached in the order of the statements, and nothing else in the graph ends in a sink.
-    sinks = list(env._j_stream_execution_environment.getTransformations())[-len(joined) :]
-    for name, sink in zip(joined._fields, sinks, strict=True):
-        adopt(sink, _OPERATORS[name])
+    sinks = list(env._j_stream_execution_environment.getTransformations())[-len(outputs) :]
+    for output, sink in zip(outputs, sinks, strict=True):
+        adopt(sink, output.operators, output.parallelism)

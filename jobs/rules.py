@@ -11,11 +11,12 @@ from udfs.core.hold import Consistency
 from udfs.core.identity import Identity
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.merge import AddFields, CustomMerge, Merge
+from udfs.core.misses import MissPolicy
 from udfs.core.retry import RetryPlan, parse_delays
 from udfs.core.rows import RowReader, TableFormat
 from udfs.core.stall import OnStall
 from udfs.gate import GateRules
-from udfs.join import JoinRules
+from udfs.join_rules import JoinRules
 
 # Around a single record: a batch header of 61 bytes and a record header of at most 21 (source:
 # DefaultRecordBatch.RECORD_BATCH_OVERHEAD, DefaultRecord.MAX_RECORD_OVERHEAD), and some to spare.
@@ -27,7 +28,8 @@ def join_rules(
 ) -> JoinRules:
     """What the join function and the routing need to know.
 
-    ``max_message_bytes`` is the limit of the enriched topic, None when it is not known.
+    ``max_message_bytes`` is the lowest limit of the topics of enriched events, None when it is not
+    known.
     """
     table, tombstone = settings.table, settings.table.tombstone_key
     return JoinRules(
@@ -49,6 +51,9 @@ def join_rules(
         hold_slack_events=SLACK_EVENTS if settings.gate.pause_stream else None,
         retry_topic=settings.output.retry,
         retries=RetryPlan(parse_delays(settings.miss.retry_after) if gated else ()),
+        # Ungated is for comparison: every miss is told at once, and nothing else is done with it.
+        on_miss=MissPolicy.of(settings.output.on_miss_of().values()) if gated else MissPolicy(),
+        verdict_field=settings.miss.verdict_field,
         miss_grace_ms=settings.miss.grace_ms if gated else 0,
     )
 

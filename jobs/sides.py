@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyflink.common import Types
+from pyflink.common.typeinfo import TypeInformation
 from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 from pyflink.java_gateway import get_gateway
@@ -158,8 +159,11 @@ def _pinned(t: StreamTableEnvironment, query: str, operators: Sequence[Operator]
     return keyed(side)
 
 
-def keyed(side: DataStream) -> KeyedStream:
-    """Keyed by the first field, in the JVM; ``key_by`` would add a Python call for each record."""
+def keyed(side: DataStream, of: TypeInformation | None = None) -> KeyedStream:
+    """Keyed by the first field, in the JVM; ``key_by`` would add a Python call for each record.
+
+    ``of`` is the type of the second field, a Record's when it is not given.
+    """
     selector = get_gateway().jvm.KeyByKeySelector()
     key_type = Types.ROW([Types.STRING()]).get_java_type_info()
-    return KeyedStream(side._j_data_stream.keyBy(selector, key_type), record_type(), side)
+    return KeyedStream(side._j_data_stream.keyBy(selector, key_type), of or record_type(), side)

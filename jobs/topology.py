@@ -1,4 +1,4 @@
-"""The job's graph, free of Kafka: two keyed inputs in, three streams out."""
+"""The job's graph, free of Kafka: two keyed inputs in, four streams out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import NamedTuple
 from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 
-from jobs.uids import JOIN
-from udfs.join import GatedJoin, JoinRules, dead_tag, retry_tag
+from jobs.uids import JOIN, SIDE_OUTPUTS
+from jobs.wiring import adopt
+from udfs.join import GatedJoin
+from udfs.join_rules import JoinRules
+from udfs.outcomes import dead_tag, nulls_tag, retry_tag
 from udfs.records import output_type
 
 
@@ -18,6 +21,7 @@ class Joined(NamedTuple):
     enriched: DataStream
     retry: DataStream
     dead: DataStream
+    nulls: DataStream
 
 
 def gated_join(events: KeyedStream, rows: KeyedStream, rules: JoinRules) -> Joined:
@@ -25,8 +29,9 @@ def gated_join(events: KeyedStream, rows: KeyedStream, rules: JoinRules) -> Join
     joined = (
         events.connect(rows).process(GatedJoin(rules), output_type()).uid(JOIN.uid).name(JOIN.name)
     )
-    return Joined(
-        enriched=joined,
-        retry=joined.get_side_output(retry_tag()),
-        dead=joined.get_side_output(dead_tag()),
-    )
+    sides = {}
+    for tag in (retry_tag(), dead_tag(), nulls_tag()):
+        sides[tag.tag_id] = joined.get_side_output(tag)
+        transformation = sides[tag.tag_id]._j_data_stream.getTransformation()
+        adopt(transformation, [SIDE_OUTPUTS[tag.tag_id]])
+    return Joined(enriched=joined, **sides)

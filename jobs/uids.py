@@ -80,16 +80,45 @@ RETRY_SIDE = (
 RETRY_DELAY = Operator("retry-delay", "retry: wait until due")
 
 
-def _output(topic: str) -> tuple[Operator, ...]:
+def output(name: str) -> tuple[Operator, ...]:
+    """From the sink of an output upstream to the join. Of further outputs: "also-TOPIC"."""
     return (
         # State: unfinished transactions, under exactly-once.
-        Operator(f"{topic}-sink", f"{topic}: write topic"),
-        Operator(f"{topic}-columns", f"{topic}: Kafka columns"),
-        Operator(f"{topic}-table", f"{topic}: from join"),
+        Operator(f"{name}-sink", f"{name}: write topic"),
+        Operator(f"{name}-columns", f"{name}: Kafka columns"),
+        Operator(f"{name}-table", f"{name}: from join"),
     )
 
 
-ENRICHED_OUTPUT = _output("enriched")
-RETRY_OUTPUT = (*_output("retry"), Operator("retry-side-output", "retry: side output"))
-DEAD_OUTPUT = (*_output("dead"), Operator("dead-side-output", "dead: side output"))
-"""From each sink upstream to the join; PyFlink puts a pass-through behind each side output."""
+ENRICHED_OUTPUT, RETRY_OUTPUT, DEAD_OUTPUT = map(output, ("enriched", "retry", "dead"))
+
+SIDE_OUTPUTS = {
+    "retry": Operator("retry-side-output", "retry: side output"),
+    "dead": Operator("dead-side-output", "dead: side output"),
+    "nulls": Operator("nulls-side-output", "without row: side output"),
+}
+"""The pass-through that PyFlink puts behind each side output."""
+
+# Of everything that leaves the join, the second in which it did and what it counts as.
+VERDICT_COUNTS = (
+    Operator("verdict-counts", "verdicts: counts for Python"),
+    Operator("verdict-rows", "verdicts: counts as rows"),
+    # State: counts of the second that has not ended.
+    Operator("verdict-seconds", "verdicts: count by second"),
+)
+"""From the hit rate upstream to the exchange that brings all subtasks together."""
+
+VERDICT_FIELDS = tuple(
+    operator
+    for output in ("enriched", "retry", "dead", "nulls")
+    for operator in (
+        Operator(f"verdict-of-{output}", f"{output}: verdict"),
+        Operator(f"verdict-from-{output}", f"{output}: from join, to count"),
+    )
+)
+"""From there upstream to the join, for each of its outputs."""
+
+# State: counts since the state began, and the newest windows.
+HIT_RATE = Operator("hit-rate", "hit rate")
+
+STATS_OUTPUT = output("stats")

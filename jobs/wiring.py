@@ -12,29 +12,34 @@ _EDGES = frozenset({"PartitionTransformation", "UnionTransformation", "SideOutpu
 
 
 def adopt(
-    transformation: Any, operators: Sequence[Operator], parallelism: int | None = None
+    transformation: Any,
+    operators: Sequence[Operator],
+    parallelism: int | None = None,
+    free: Sequence[Operator] = (),
 ) -> None:
     """Name the operators from ``transformation`` upstream that have no uid yet.
 
     ``operators`` come in the order of the walk: each operator before its inputs, these in their
-    order. ``parallelism``, where given, is pinned as well: left alone, planner-made operators take
-    the job's default when the graph is finished.
+    order; behind them come those that are ``free``. ``parallelism``, where given, is pinned for
+    all that are not free: left alone, planner-made operators take the job's default when the graph
+    is finished.
 
     Raises RuntimeError when the planner made other operators than ``operators`` lists: the uids
     would go to the wrong ones, and a savepoint's state with them.
     """
     found = list(_unnamed(transformation, set()))
-    if len(found) != len(operators):
+    listed = (*operators, *free)
+    if len(found) != len(listed):
         made = [f"{one.getClass().getSimpleName()} {one.getName()}" for one in found]
         raise RuntimeError(
-            f"the planner made {len(found)} operators where jobs/uids.py lists {len(operators)}: "
+            f"the planner made {len(found)} operators where jobs/uids.py lists {len(listed)}: "
             f"{made}"
         )
-    for operator, one in zip(operators, found, strict=True):
+    for operator, one in zip(listed, found, strict=True):
         one.setUid(operator.uid)
         one.setName(operator.name)
         one.setDescription(operator.name)
-        if parallelism is not None:
+        if parallelism is not None and operator not in free:
             one.setParallelism(parallelism)
             # Who rescales a running job, an autoscaler say, is refused here: two gates would each
             # wait for the partitions of the other.

@@ -22,11 +22,15 @@ from udfs.records import Record
 # An earlier version may have had a longer grace; at most so long is each row asked for its key.
 _RESTORED_MS = 10_000
 
+# How often a key is looked at whose events wait without an end: for a version that lets them go.
+_LOOK_MS = 600_000
+
 
 def ends_state() -> ValueStateDescriptor:
-    """Head and tail of a key's queue: the numbers of its first entry and of the next one to come.
+    """A key's queue: the numbers of its first entry and of the next one to come.
 
-    A value, so that one point read tells whether anything is parked.
+    Behind these, when its first entries have been told, the number of the first that has not. A
+    value, so that one point read tells whether anything is parked.
     """
     return ValueStateDescriptor("parked-ends", Types.PICKLED_BYTE_ARRAY())
 
@@ -44,6 +48,8 @@ class Parked(NamedTuple):
     read_ms: int
     """When it was first read."""
     event: Record
+    told: bool = False
+    """Whether its grace is over and it waits on: told to outputs that want it without its row."""
 
 
 class Grace:
@@ -91,20 +97,20 @@ class Grace:
     ) -> None:
         """Add an event to the end of the queue."""
         parked = Parked(now_ms + self._grace_ms, read_ms, event)
-        head, tail = self._ends.value() or (0, 0)
-        if head == tail:
+        head, tail, told = self._queue()
+        if told == tail:
             # One timer for a key: who takes from the queue sets the next one.
             ctx.timer_service().register_processing_time_timer(parked.until_ms)
         self._parked.put(tail, (parked.until_ms, read_ms, *event))
-        self._ends.update((head, tail + 1))
+        self._set_queue(head, tail + 1, told)
         self._keys.add(key)
 
     def take(self, key: str | None, wanted: Callable[[Parked], bool]) -> Iterator[Parked]:
         """Take events from the head of the queue, as long as they are ``wanted``."""
-        head, tail = self._ends.value() or (0, 0)
+        head, tail, told = self._queue()
         began = head
         while head < tail:
-            parked = self._read(head)
+            parked = self._read(head)._replace(told=head < told)
             if not wanted(parked):
                 break
             self._parked.remove(head)
@@ -117,12 +123,42 @@ class Grace:
         else:
             self._keys.add(key)
             if head > began:
-                self._ends.update((head, tail))
+                self._set_queue(head, tail, told)
 
-    def head(self) -> Parked | None:
+    def tell(self, is_over: Callable[[Parked], bool]) -> Iterator[Parked]:
+        """The events whose grace ``is_over`` and who have not been told; they stay in the queue."""
+        head, tail, told = self._queue()
+        began = told
+        while told < tail:
+            parked = self._read(told)
+            if not is_over(parked):
+                break
+            told += 1
+            yield parked
+        if told > began:
+            self._set_queue(head, tail, told)
+
+    def first(self) -> Parked | None:
         """The event that has been parked for longest, None when there is none."""
-        head, tail = self._ends.value() or (0, 0)
+        head, tail, _ = self._queue()
         return self._read(head) if head < tail else None
+
+    def first_untold(self) -> Parked | None:
+        """The one of those whose grace has not been seen to be over."""
+        _, tail, told = self._queue()
+        return self._read(told) if told < tail else None
+
+    @staticmethod
+    def next_look_ms(now_ms: int) -> int:
+        """When to look again at events that wait without an end."""
+        return (now_ms // _LOOK_MS + 1) * _LOOK_MS
+
+    def _queue(self) -> tuple[int, int, int]:
+        head, tail, *told = self._ends.value() or (0, 0)
+        return head, tail, max([head, *told])
+
+    def _set_queue(self, head: int, tail: int, told: int) -> None:
+        self._ends.update((head, tail, told) if told > head else (head, tail))
 
     def _read(self, number: int) -> Parked:
         until_ms, read_ms, *event = self._parked.get(number)

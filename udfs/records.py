@@ -63,11 +63,15 @@ def pair(record: Record) -> Row:
 
 
 def output_type() -> TypeInformation:
-    """Flink's type of what goes to a Kafka topic: key, value, headers, timestamp (epoch ms)."""
-    raw = Types.PRIMITIVE_ARRAY(Types.BYTE())
+    """Flink's type of what goes to a Kafka topic: key, value, headers, timestamp (epoch ms).
+
+    ``counted`` says what it counts as in the hit rate, see ``udfs.core.hitrate``: null is a hit, ""
+    nothing, as another record speaks for the event.
+    """
+    raw, text = Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.STRING()
     return Types.ROW_NAMED(
-        ["key", "value", "headers", "timestamp_ms"],
-        [raw, raw, Types.MAP(Types.STRING(), raw), Types.LONG()],
+        ["key", "value", "headers", "timestamp_ms", "counted"],
+        [raw, raw, Types.MAP(text, raw), Types.LONG(), text],
     )
 
 
@@ -82,10 +86,14 @@ class _OutputRow(Row):
 
 
 def output(
-    key: bytes | None, value: bytes | None, headers: dict[str, bytes] | None, timestamp_ms: int
+    key: bytes | None,
+    value: bytes | None,
+    headers: dict[str, bytes] | None,
+    timestamp_ms: int,
+    counted: str | None = None,
 ) -> Row:
     """One record for a Kafka topic, of :func:`output_type`."""
-    return _OutputRow(key, value, headers, timestamp_ms)
+    return _OutputRow(key, value, headers, timestamp_ms, counted)
 
 
 def read_record(row: Any) -> Record:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType, TopicDescription
 from jobs.clients import translate
 from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.preflight.facts import ClusterFacts, Refusal, TopicFacts, judge, refuse
-from jobs.settings import Settings, topics
+from jobs.settings import TOPIC_KEYS, Settings, topics
 from udfs.targets import topic_id_text
 
 _FORBIDDEN = frozenset(
@@ -26,7 +26,7 @@ _SETTLE_S = 3.0
 
 
 def inspect(settings: Settings) -> ClusterFacts:
-    """What the brokers say about the five topics and themselves, judged; print ``warnings``.
+    """What the brokers say about the job's topics and themselves, judged; print ``warnings``.
 
     Raises:
         PreflightError: brokers that do not answer or let us in, missing topics, a compacted retry
@@ -47,9 +47,9 @@ def _read(admin: Admin, settings: Settings) -> ClusterFacts:
     by_key = topics(settings)
     descriptions = _describe(admin, settings, by_key)
     configs = _topic_configs(admin, by_key.values())
-    stream, table, enriched, retry, dead = (
-        _topic_facts(descriptions[name], configs[name]) for name in by_key.values()
-    )
+    found = {key: _topic_facts(descriptions[name], configs[name]) for key, name in by_key.items()}
+    stream, table, enriched, retry, dead = (found.pop(key) for key in TOPIC_KEYS)
+    stats = found.pop("stats.topic", None)
     return ClusterFacts(
         cluster_id=cluster.cluster_id,
         stream=stream,
@@ -58,6 +58,8 @@ def _read(admin: Admin, settings: Settings) -> ClusterFacts:
         retry=retry,
         dead=dead,
         transaction_max_timeout_ms=_transaction_limit(admin, settings, cluster.nodes),
+        also=tuple(found.values()),
+        stats=stats,
     )
 
 

@@ -52,12 +52,20 @@ class ClusterFacts:
     dead: TopicFacts
     # The lowest limit among the brokers. None: they did not tell, and nothing relies on it.
     transaction_max_timeout_ms: int | None
+    # Further topics of enriched events, in the order of the settings.
+    also: tuple[TopicFacts, ...] = ()
+    stats: TopicFacts | None = None
     warnings: tuple[str, ...] = ()
 
     @property
-    def outputs(self) -> tuple[TopicFacts, TopicFacts, TopicFacts]:
-        """The topics that the job writes."""
-        return self.enriched, self.retry, self.dead
+    def outputs(self) -> tuple[TopicFacts, ...]:
+        """The topics that the job writes events to."""
+        return self.enriched, self.retry, self.dead, *self.also
+
+    @property
+    def written(self) -> tuple[TopicFacts, ...]:
+        """All topics that the job writes."""
+        return self.outputs if self.stats is None else (*self.outputs, self.stats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ def _refusals(settings: Settings, facts: ClusterFacts) -> Iterator[Refusal]:
             "would remove a pending event when another of the same key is written.",
             f"Set cleanup.policy=delete on {retry.name}, or name another topic.",
         )
-    for topic in facts.outputs:
+    for topic in facts.written:
         if topic.min_insync_replicas > topic.replicas:
             yield Refusal(
                 f"Topic {topic.name} has min.insync.replicas={topic.min_insync_replicas} but "
@@ -129,7 +137,7 @@ def _warnings(settings: Settings, facts: ClusterFacts) -> Iterator[str]:
                 "fit the enriched topic becomes a dead letter, one that does not fit the retry or "
                 "dead-letter topic stops the job"
             )
-    for topic in (facts.stream, facts.table, *facts.outputs):
+    for topic in (facts.stream, facts.table, *facts.written):
         if topic.leaderless:
             partitions = ", ".join(f"{topic.name}[{number}]" for number in topic.leaderless)
             yield f"{partitions} has no leader: the job waits for it"

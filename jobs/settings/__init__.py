@@ -19,11 +19,12 @@ from jobs.settings.model import (
     key_names,
 )
 from jobs.settings.problems import ConfigErrors
-from jobs.settings.rules import topics
 from jobs.settings.secrets import ClientProperties, TextTable
 from jobs.settings.source import from_mapping, load
+from jobs.settings.topic_rules import TOPIC_KEYS, topics
 
 __all__ = [
+    "TOPIC_KEYS",
     "ClientProperties",
     "ConfigErrors",
     "GateSettings",

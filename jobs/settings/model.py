@@ -8,6 +8,7 @@ stands in ``rules``; reading a file, overrides and the environment in ``source``
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
@@ -16,11 +17,10 @@ from jobs.settings.problems import ConfigErrors
 from jobs.settings.rules import broken_rules
 from jobs.settings.secrets import ClientProperties, TextTable
 from jobs.settings.toml_text import describe
+from jobs.settings.topic_rules import topic_name
+from udfs.core.misses import OnMiss
 from udfs.core.retry import parse_delays
 
-# Kafka's own rule: org.apache.kafka.common.internals.Topic.validate.
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
-_TOPIC_MAX_LENGTH = 249
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):(\d{1,5})")
 _MERGE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _PORT_MAX = 65_535
@@ -30,16 +30,8 @@ MAX_PARALLELISM_LIMIT = 32_768
 _INT_MAX = 2**31 - 1
 
 
-def _topic(name: str) -> str:
-    if name in {"", ".", ".."}:
-        raise ValueError('give a topic name; Kafka allows none of "", "." and ".."')
-    if len(name) > _TOPIC_MAX_LENGTH:
-        raise ValueError(f"Kafka allows {_TOPIC_MAX_LENGTH} characters, this has {len(name)}")
-    if not _TOPIC.fullmatch(name):
-        raise ValueError(
-            "Kafka allows only ASCII letters, digits, '.', '_' and '-' in a topic name"
-        )
-    return name
+def _topic_or_none(name: str) -> str:
+    return topic_name(name) if name else name
 
 
 def _brokers(text: str) -> str:
@@ -75,7 +67,7 @@ def _not_blank(text: str) -> str:
     return text
 
 
-Topic = Annotated[str, AfterValidator(_topic)]
+Topic = Annotated[str, AfterValidator(topic_name)]
 Path = Annotated[str, AfterValidator(_path)]
 Isolation = Literal["read_committed", "read_uncommitted"]
 KeyFormat = Literal["text", "json"]
@@ -160,11 +152,22 @@ class TableSettings(_Table):
 
 
 class OutputSettings(_Table):
-    """``[output]``: the three topics that the job writes."""
+    """``[output]``: the topics that the job writes, and what they get when there is no row."""
 
     enriched: Topic
     retry: Topic
     dead: Topic
+    on_miss: Literal["route", "emit_null", "hold"] = "route"
+    # Further topic of enriched events = its on_miss.
+    also: TextTable = TextTable()
+
+    def on_miss_of(self) -> dict[str, OnMiss]:
+        """What each topic of enriched events gets when there is no row; the main one first."""
+        return {topic: OnMiss(how) for topic, how in self._enriched()}
+
+    def _enriched(self) -> Iterator[tuple[str, str]]:
+        yield self.enriched, self.on_miss
+        yield from self.also.items()
 
 
 class GateSettings(_Table):
@@ -190,6 +193,14 @@ class MissSettings(_Table):
 
     grace_ms: int = Field(default=5_000, ge=0, le=600_000)
     retry_after: Annotated[str, AfterValidator(_delays)] = "10 s, 5 min, 1 h"
+    verdict_field: Annotated[str, AfterValidator(_not_blank)] = "tablegate_verdict"
+
+
+class StatsSettings(_Table):
+    """``[stats]``: where the hit rate is told."""
+
+    topic: Annotated[str, AfterValidator(_topic_or_none)] = ""
+    window_ms: int = Field(default=10_000, ge=1_000, le=86_400_000)
 
 
 class Settings(_Table):
@@ -206,6 +217,7 @@ class Settings(_Table):
     output: OutputSettings
     gate: GateSettings = GateSettings()
     miss: MissSettings = MissSettings()
+    stats: StatsSettings = StatsSettings()
 
     @model_validator(mode="after")
     def _hold_the_rules(self, info: ValidationInfo) -> Settings:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from jobs import clients
+from jobs.settings import topic_rules
 from jobs.settings.problems import shown
 from jobs.settings.secrets import UNSET, ClientProperties
 from udfs.core.errors import ConfigError
@@ -110,6 +112,12 @@ def _tick_interval(settings: Settings) -> Iterator[ConfigError]:
         )
 
 
+def _window(settings: Settings) -> Iterator[ConfigError]:
+    window = settings.stats.window_ms
+    if window % _SECOND_MS:
+        yield ConfigError("stats.window_ms", window, "give whole seconds, e.g. 10000")
+
+
 # ------------------------------------------------------------------------------------------ keys
 
 
@@ -188,41 +196,12 @@ def _enriched_names(settings: Settings) -> Iterator[ConfigError]:
         owners.setdefault(name, path)
 
 
-# ---------------------------------------------------------------------------------------- topics
-
-_TOPIC_KEYS = ("stream.topic", "table.topic", "output.enriched", "output.retry", "output.dead")
-
-
-def topics(settings: Settings) -> dict[str, str]:
-    """The five topics by the key that names them."""
-    output = settings.output
-    names = (
-        settings.stream.topic,
-        settings.table.topic,
-        output.enriched,
-        output.retry,
-        output.dead,
-    )
-    return dict(zip(_TOPIC_KEYS, names, strict=True))
-
-
-def _distinct(first: str, second: str) -> Rule:
-    def check(settings: Settings) -> Iterator[ConfigError]:
-        names = topics(settings)
-        if names[first] == names[second]:
-            yield ConfigError(
-                second, names[second], f"{first} is the same topic: give each its own topic"
-            )
-        # Kafka's metrics replace the dot, so it refuses to create the second of such a pair.
-        elif names[first].replace(".", "_") == names[second].replace(".", "_"):
-            yield ConfigError(
-                second,
-                names[second],
-                f"{first} is {names[first]!r}, and Kafka refuses two topics that differ only in "
-                "'.' and '_': rename one",
-            )
-
-    return Rule((first, second), check)
+def _verdict_field(settings: Settings) -> Iterator[ConfigError]:
+    name = settings.miss.verdict_field
+    if name in settings.table.fields.values():
+        yield ConfigError(
+            "miss.verdict_field", name, "a field of the row has this name: give another"
+        )
 
 
 # ----------------------------------------------------------------------------- client properties
@@ -302,7 +281,14 @@ RULES: tuple[Rule, ...] = (
     Rule(("table.key.from", "table.tombstone_key"), _tombstone_key),
     Rule(("table.fields", "job.merge"), _fields_or_merge),
     Rule(("table.fields",), _enriched_names),
+    Rule(("table.fields", "miss.verdict_field"), _verdict_field),
     Rule(("gate.on_stall", "gate.consistency"), _on_stall),
     Rule(("gate.tick_interval_ms",), _tick_interval),
-    *(_distinct(first, second) for first, second in combinations(_TOPIC_KEYS, 2)),
+    *(
+        Rule(pair, partial(topic_rules.distinct, pair))
+        for pair in combinations(topic_rules.TOPIC_KEYS, 2)
+    ),
+    Rule((*topic_rules.TOPIC_KEYS, "output.also", "stats.topic"), topic_rules.further_are_distinct),
+    Rule(("output.on_miss", "output.also"), topic_rules.on_miss),
+    Rule(("stats.window_ms",), _window),
 )

@@ -26,7 +26,7 @@ from udfs.core.errors import ConfigError
 
 # Tables whose keys are the user's own and may hold dots.
 _PROPERTY_TABLES = (("kafka", "properties"), ("kafka", "librdkafka"))
-_FREE_TABLES = (*_PROPERTY_TABLES, ("table", "fields"))
+_FREE_TABLES = (*_PROPERTY_TABLES, ("table", "fields"), ("output", "also"))
 
 _STAND_IN: Mapping[str, Any] = {
     "job": {"name": "stand-in"},

@@ -188,7 +188,7 @@ def topics(settings: Settings) -> tuple[list[Check], ClusterFacts | None]:
         return [refused("topics", error.what.rstrip("\n"), error.remedy)], None
     except ConfigError as error:
         return [refused("topics", f"{error.key} = {error.value!r}", error.remedy)], None
-    names = [topic.name for topic in (facts.stream, facts.table, *facts.outputs)]
+    names = [topic.name for topic in (facts.stream, facts.table, *facts.written)]
     found = [ok("topics", f"{', '.join(names)} on cluster {facts.cluster_id}")]
     found += [warn("topics", warning) for warning in facts.warnings]
     return [*found, delivery(settings, facts)], facts

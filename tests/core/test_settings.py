@@ -85,7 +85,7 @@ def test_the_example_file_is_accepted_and_names_every_setting() -> None:
 
 def test_the_example_file_is_accepted_with_its_comments_taken_out(tmp_path: Path) -> None:
     def uncomment(line: str) -> str:
-        is_setting = line.startswith("# ") and (" = " in line or line.startswith("# [table"))
+        is_setting = line.startswith("# ") and (" = " in line or line.startswith("# ["))
         return line[2:] if is_setting and line[2].islower() | (line[2] == "[") else line
 
     lines = [uncomment(line) for line in EXAMPLE.read_text().splitlines()]
@@ -419,7 +419,13 @@ def test_whatever_stands_in_a_setting_the_answer_is_settings_or_our_error(
     value: Any, key: str
 ) -> None:
     data = changed(
-        {"table/key": {"from": "key"}, "gate": {}, "miss": {}, "table/tombstone_key": {}}
+        {
+            "table/key": {"from": "key"},
+            "gate": {},
+            "miss": {},
+            "stats": {},
+            "table/tombstone_key": {},
+        }
     )
     *outer, last = key.split(".")
     table = data

@@ -26,7 +26,7 @@ class _Run:
 
     def __init__(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = _START_MS
-        monkeypatch.setattr("udfs.join._now_ms", lambda: self.ms)
+        monkeypatch.setattr("udfs.clock.now_ms", lambda: self.ms)
         self.rules = replace(RULES, merge=_FIELDS, miss_grace_ms=case.grace)
         self.harness = Harness(GatedJoin(self.rules))
         self.harness.advance(CLOSED_MS)

@@ -32,7 +32,7 @@ class _Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     clock = _Clock()
-    monkeypatch.setattr("udfs.join._now_ms", clock)
+    monkeypatch.setattr("udfs.clock.now_ms", clock)
     return clock
 
 
@@ -258,7 +258,7 @@ def test_whatever_happens_each_event_is_decided_once_and_the_hits_of_a_key_in_or
 ) -> None:
     clock = _Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("udfs.join._now_ms", clock)
+        patch.setattr("udfs.clock.now_ms", clock)
         harness = _open()
         decided: list[int] = []
         hits: dict[str, list[int]] = {}

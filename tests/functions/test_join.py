@@ -26,7 +26,8 @@ from udfs.core.hold import Consistency
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.merge import AddFields, CustomMerge
 from udfs.core.rows import RowReader, TableFormat
-from udfs.join import GatedJoin, JoinRules
+from udfs.join import GatedJoin
+from udfs.join_rules import JoinRules
 from udfs.records import Record
 
 RULES = JoinRules(
@@ -144,9 +145,9 @@ def test_hits_keep_key_headers_and_timestamp_and_misses_their_bytes() -> None:
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0, headers={"trace": b"1"})
     order(harness, "p2", 1, headers={"trace": b"2"}, partition=2)
-    key, _, headers, timestamp = harness.out[0]
+    key, _, headers, timestamp, _ = harness.out[0]
     assert (key, headers, timestamp) == (b"o", {"trace": b"1"}, 1000)
-    key, value, headers, timestamp = harness.side["retry"][0]
+    key, value, headers, timestamp, _ = harness.side["retry"][0]
     assert (key, timestamp) == (b"o", 1000)
     assert value == b'{"product": "p2", "offset": 1}'
     assert headers["trace"] == b"2"
@@ -157,10 +158,10 @@ def test_hits_keep_key_headers_and_timestamp_and_misses_their_bytes() -> None:
 def test_first_seen_is_when_the_event_was_held_not_when_it_was_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("udfs.join._now_ms", lambda: 111)
+    monkeypatch.setattr("udfs.clock.now_ms", lambda: 111)
     harness = Harness(GatedJoin(RULES))
     order(harness, "p1", 0)
-    monkeypatch.setattr("udfs.join._now_ms", lambda: 999)
+    monkeypatch.setattr("udfs.clock.now_ms", lambda: 999)
     harness.advance(FAR_FUTURE_MS)
     assert harness.side["retry"][0][2]["tablegate-first-seen"] == b"111"
 
@@ -180,7 +181,7 @@ def test_what_cannot_be_joined_is_a_dead_letter_with_its_reason(
     harness = Harness(GatedJoin(RULES))
     harness.advance(FAR_FUTURE_MS)
     harness.event("no key: 2@7", _record(None, b"o", value, 7, partition=2))
-    key, letter, headers, _ = harness.side["dead"][0]
+    key, letter, headers, _, _ = harness.side["dead"][0]
     assert (key, letter) == (b"o", value)
     assert headers["tablegate-verdict"] == verdict
     assert headers["tablegate-error"].startswith(b"orders[2]@7: ")
@@ -352,7 +353,7 @@ def test_a_restart_at_any_step_loses_and_doubles_nothing(
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The worker's clock, epoch ms, in a list of one."""
     now = [1_000_000]
-    monkeypatch.setattr("udfs.join._now_ms", lambda: now[0])
+    monkeypatch.setattr("udfs.clock.now_ms", lambda: now[0])
     return now
 
 
@@ -490,7 +491,7 @@ def test_in_continuous_mode_every_event_sees_what_was_written_before_it_was_read
     orders: list[tuple[int, str]] = []
     with pytest.MonkeyPatch.context() as patch:
         now = [0]
-        patch.setattr("udfs.join._now_ms", lambda: now[0])
+        patch.setattr("udfs.clock.now_ms", lambda: now[0])
         harness = Harness(GatedJoin(CONTINUOUS))
         for at in range(100, 200):
             now[0] = at

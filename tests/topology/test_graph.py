@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from jobs import uids
 from jobs.assembly import build, ticked_partitions
+from jobs.preflight.facts import ClusterFacts
 from jobs.settings import Settings, from_mapping
-from tests.support.facts import HEALTHY
+from tests.support.facts import HEALTHY, topic
 from udfs.core.gate import Target
 
 pytestmark = pytest.mark.jvm
@@ -54,6 +56,22 @@ FROZEN_UIDS = (
     "retry-route",
     "retry-source",
     "retry-delay",
+    "nulls-side-output",
+    "verdict-counts",
+    "verdict-rows",
+    "verdict-seconds",
+    "verdict-of-enriched",
+    "verdict-from-enriched",
+    "verdict-of-retry",
+    "verdict-from-retry",
+    "verdict-of-dead",
+    "verdict-from-dead",
+    "verdict-of-nulls",
+    "verdict-from-nulls",
+    "hit-rate",
+    "stats-table",
+    "stats-columns",
+    "stats-sink",
 )
 
 
@@ -67,8 +85,8 @@ class Node(NamedTuple):
     max_parallelism: int
 
 
-def _nodes(settings: Settings, **how: Any) -> list[Node]:
-    graph = build(settings, HEALTHY, TARGETS, **how)._generate_stream_graph()
+def _nodes(settings: Settings, facts: ClusterFacts = HEALTHY, **how: Any) -> list[Node]:
+    graph = build(settings, facts, TARGETS, **how)._generate_stream_graph()
     return [
         Node(
             n.getTransformationUID(), n.getOperatorName(), n.getParallelism(), n.getMaxParallelism()
@@ -106,6 +124,11 @@ def test_uids_are_frozen() -> None:
             *uids.ENRICHED_OUTPUT,
             *uids.RETRY_OUTPUT,
             *uids.DEAD_OUTPUT,
+            *uids.SIDE_OUTPUTS.values(),
+            *uids.VERDICT_COUNTS,
+            *uids.VERDICT_FIELDS,
+            uids.HIT_RATE,
+            *uids.STATS_OUTPUT,
         )
     ]
     assert set(listed) == set(FROZEN_UIDS)
@@ -129,9 +152,31 @@ def test_the_table_side_is_one_subtask_and_the_join_as_many_as_set(nodes: list[N
 
 def test_max_parallelism_is_pinned(nodes: list[Node]) -> None:
     # One subtask for ever: an autoscaler that asks for two is refused.
-    table_side = {operator.uid for operator in uids.TABLE_SIDE}
-    assert {n.max_parallelism for n in nodes if n.uid in table_side} == {1}
-    assert {n.max_parallelism for n in nodes if n.uid not in table_side} == {64}
+    counts = (*uids.VERDICT_COUNTS, uids.HIT_RATE, *uids.STATS_OUTPUT)
+    single = {operator.uid for operator in (*uids.TABLE_SIDE, *counts)}
+    assert {n.max_parallelism for n in nodes if n.uid in single} == {1}
+    assert {n.max_parallelism for n in nodes if n.uid not in single} == {64}
+
+
+def test_a_further_output_has_operators_of_its_own_and_the_others_keep_theirs(
+    nodes: list[Node],
+) -> None:
+    tables = _settings().model_dump(by_alias=True, exclude_unset=True)
+    tables["output"] |= {"also": {"orders.live": "emit_null", "orders.copy": "route"}}
+    facts = replace(HEALTHY, also=(topic("orders.live"), topic("orders.copy")))
+    more = {n.uid for n in _nodes(from_mapping(tables), facts)} - {n.uid for n in nodes}
+    assert {str(uid).removeprefix("Sink Committer: ") for uid in more} == {
+        f"also-{name}-{part}"
+        for name in ("orders.live", "orders.copy")
+        for part in ("table", "columns", "sink")
+    }
+
+
+def test_statistics_go_to_a_topic_when_one_is_named(nodes: list[Node]) -> None:
+    tables = _settings().model_dump(by_alias=True, exclude_unset=True)
+    told = _nodes(from_mapping(tables | {"stats": {"topic": "orders.stats"}}))
+    # A topic's sink has a committer as well.
+    assert {n.uid for n in told} - {n.uid for n in nodes} == {"Sink Committer: stats-sink"}
 
 
 @pytest.mark.parametrize(

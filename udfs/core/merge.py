@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,11 @@ UserMerge = Callable[[dict[str, object], dict[str, object]], dict[str, object]]
 
 class Merge(Protocol):
     """Makes the enriched value (JSON text) from an event and the row that it met."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that it adds, as far as they are known without a row."""
+        ...
 
     def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
         """``fields`` are the event's top-level fields. Raises BadRecord."""
@@ -31,6 +36,11 @@ class AddFields:
 
     pairs: tuple[tuple[tuple[str, ...], str], ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the row's fields have in the enriched event."""
+        return tuple(name for _, name in self.pairs)
+
     def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
         row_fields = object_fields(row, "table row")
         additions = {}
@@ -41,12 +51,26 @@ class AddFields:
         return with_fields(event, fields, additions)
 
 
+def without_row(
+    event: bytes, fields: Fields, names: Sequence[str], told: Mapping[str, str]
+) -> bytes:
+    """The event with null for each of ``names``, and with the texts ``told`` by name."""
+    additions = dict.fromkeys(names, b"null")
+    additions |= {name: msgspec.json.encode(text) for name, text in told.items()}
+    return with_fields(event, fields, additions)
+
+
 class CustomMerge:
     """Calls a user's function ``merge(event, row) -> dict`` with plain Python dicts."""
 
     def __init__(self, import_path: str) -> None:
         self.import_path = import_path
         self._function: UserMerge | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """None: only the user's function knows what it adds."""
+        return ()
 
     @property
     def module(self) -> str:
