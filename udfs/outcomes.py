@@ -85,7 +85,7 @@ class Outcomes:
         """The event met its row; ``merged`` is what goes out.
 
         ``seen_ms`` is when it was first read, None: now. ``parked``: it had to wait for its row;
-        ``told``: meanwhile it went out without.
+        ``told``: its grace ended meanwhile, and it went out without, where that is wanted.
 
         Raises BadRecord when the result is too large for its topic.
         """
@@ -97,7 +97,8 @@ class Outcomes:
         self._check_size(event.key, merged, headers)
         if not retried and self._overtaking.watches(key):
             self._overtaking.goes_out(key, self._position(event, seen_ms))
-        if retried or told:
+        # Also without such outputs a held event's grace ends; but then nothing went out.
+        if retried or (told and self._policy.emit_null):
             self._retried_hits.inc()
             return output(event.key, merged, headers, event.timestamp_ms, Later.RETRIED_HIT)
         self._hits.inc()

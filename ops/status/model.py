@@ -15,6 +15,7 @@ from enum import IntEnum, StrEnum
 from ops.status import partitions
 from ops.status.partitions import Partition
 from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS, Target
+from udfs.core.hitrate import Tally
 
 MAX_LAG = 10_000
 """Default budget for the stream's lag, in records: less than a second of what one subtask joins
@@ -91,6 +92,11 @@ class Reading:
     stream_silent: bool = False
     """Whether each subtask of the stream's source has asked for records, and none has come."""
     counters: Mapping[str, int] = field(default_factory=dict)
+    """The join's own, which begin at 0 with each attempt."""
+    decided: Mapping[str, int] = field(default_factory=dict)
+    """Events by verdict since the state began, and the rest of ``udfs.core.hitrate.COUNTED``."""
+    last_rate_bp: int | None = None
+    """The hit rate of the newest finished window that has one, in basis points."""
     table_goals: Mapping[int, Target] = field(default_factory=dict)
     stream_goals: Mapping[int, Target] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -210,8 +216,8 @@ def judge(
         max_table_lag_ms=max_table_lag_ms,
         stalled=_stalled(reading, table, progress, stall_after_ms),
     )
-    hits, misses = reading.counters.get("hits"), reading.counters.get("misses")
-    joined = (hits or 0) + (misses or 0)
+    tally = Tally(reading.decided)
+    joined = tally.hits + tally.misses
     return Status(
         phase=phase,
         reading=reading,
@@ -223,7 +229,7 @@ def judge(
         held=held,
         held_bytes=_difference(reading.counters, "held_bytes", "released_bytes"),
         parked=_difference(reading.counters, "parked_events", "unparked_events"),
-        hit_rate=(hits or 0) / joined if joined else None,
+        hit_rate=tally.hits / joined if joined else None,
         complete_until_ms=reading.watermark_ms if is_open else None,
     )
 

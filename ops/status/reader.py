@@ -13,13 +13,14 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from jobs.clients import librdkafka_config
 from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.settings import Settings
-from jobs.uids import JOIN, STREAM_SIDE, TABLE_SIDE
+from jobs.uids import HIT_RATE, JOIN, STREAM_SIDE, TABLE_SIDE
 from ops import flink_run
 from ops.cluster import Cluster, UnknownError, ask
 from ops.job_status import metric_scope
 from ops.status.model import Reading
 from udfs.core.errors import TablegateError
 from udfs.core.gate import Target
+from udfs.core.hitrate import COUNTED
 from udfs.targets import TargetResolver
 
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -222,6 +223,7 @@ class Reader:
             pending=self._pending(job_id, vertices),
             stream_silent=self._silent(job_id, vertices),
             counters=self._counters(job_id, vertices),
+            **self._decided(job_id, vertices),
             table_goals=table_goals,
             stream_goals=stream_goals,
             notes=(note,) if note else (),
@@ -301,6 +303,17 @@ class Reader:
         names = [f"{scope}.{counter}" for counter in _COUNTERS]
         found = self._metrics(job_id, vertices, JOIN.name, names, "sum")
         return {name.removeprefix(f"{scope}."): int(value) for name, value in found.items()}
+
+    def _decided(self, job_id: str, vertices: Any) -> dict[str, Any]:
+        scope = metric_scope(HIT_RATE.name)
+        names = {f"{scope}.verdict.{what}.decided": what.value for what in COUNTED}
+        rate = f"{scope}.hit_rate_bp"
+        found = self._metrics(job_id, vertices, HIT_RATE.name, [*names, rate], "sum")
+        bp = int(found.pop(rate, -1))
+        return {
+            "decided": {names[name]: int(value) for name, value in found.items()},
+            "last_rate_bp": bp if bp >= 0 else None,
+        }
 
     def _restored(self, job_id: str) -> bool:
         latest = ask(self._cluster, "GET", f"/jobs/{job_id}/checkpoints")["latest"]

@@ -14,6 +14,7 @@ from rich.text import Text
 from ops.deploy.failures import NOT_RECORDED, explain
 from ops.status.model import Phase, Status
 from ops.status.partitions import UNFINISHED, Partition
+from udfs.core.hitrate import Later, Tally
 
 # As many as fit beside what else stands on a screen; the others are done or faster.
 _SHOWN = 12
@@ -116,9 +117,14 @@ def _events(status: Status) -> Iterator[tuple[str, str]]:
     if status.parked:
         yield "waiting for rows", f"{status.parked:,} events"
     if status.hit_rate is not None:
-        counters = reading.counters
-        hits, misses = counters.get("hits", 0), counters.get("misses", 0)
-        yield "hit rate", f"{status.hit_rate:.2%} ({hits:,} hits, {misses:,} misses this attempt)"
+        tally, last = Tally(reading.decided), reading.last_rate_bp
+        lately = "" if last is None else f", {last / 10_000:.2%} in the last window"
+        yield (
+            "hit rate",
+            f"{status.hit_rate:.2%} ({tally.hits:,} hits, {tally.misses:,} misses){lately}",
+        )
+    if given_up := reading.decided.get(Later.GIVEN_UP):
+        yield "given up", f"{given_up:,} events are dead letters after their last try"
 
 
 def page(status: Status, *, bars: bool = True) -> RenderableType:
@@ -203,6 +209,7 @@ def as_json(status: Status) -> dict[str, Any]:
             "parked": status.parked,
             "hit_rate": None if status.hit_rate is None else round(status.hit_rate, 6),
         },
+        "decided": {**reading.decided, "last_rate_bp": reading.last_rate_bp},
         "notes": list(reading.notes),
         "cause": cause(status),
         "failure": reading.failure,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support.keyed_harness import Harness
 from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import AddFields
+from udfs.core.misses import MissPolicy, OnMiss
 from udfs.join import GatedJoin
 from udfs.records import Record
 
@@ -27,7 +29,8 @@ class _Run:
     def __init__(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = _START_MS
         monkeypatch.setattr("udfs.clock.now_ms", lambda: self.ms)
-        self.rules = replace(RULES, merge=_FIELDS, miss_grace_ms=case.grace)
+        policy = MissPolicy.of([OnMiss(case.on_miss)])
+        self.rules = replace(RULES, merge=_FIELDS, miss_grace_ms=case.grace, on_miss=policy)
         self.harness = Harness(GatedJoin(self.rules))
         self.harness.advance(CLOSED_MS)
         self.outcomes: dict[str, Any] = {}
@@ -75,10 +78,13 @@ class _Run:
     def _collect(self) -> None:
         for out in self.harness.out:
             self._decided(out[0], hit(out[1]))
-        for topic in ("retry", "dead"):
+        for topic in ("retry", "dead", "nulls"):
             for out in self.harness.side.pop(topic, []):
                 verdict = out[2]["tablegate-verdict"].decode()
-                if out[2]["tablegate-source"].startswith(b"products"):
+                if topic == "nulls":
+                    assert self.rules.on_miss.emit_null
+                    self._decided(out[0], {"verdict": verdict, "value": json.loads(out[1])})
+                elif out[2]["tablegate-source"].startswith(b"products"):
                     assert (topic, verdict) == ("dead", "BAD_RECORD")
                     self.dead_rows += 1
                 else:

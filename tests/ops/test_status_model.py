@@ -30,7 +30,9 @@ RUNNING = Reading(
     table_goals={0: Target(0, 100, 99), 1: Target(0, 51, 49)},
     stream_offsets={0: 999},
     stream_goals={0: Target(0, 1000, 999)},
-    counters={"hits": 90, "misses": 10, "held_events": 5, "released_events": 5},
+    counters={"hits": 9, "misses": 0, "held_events": 5, "released_events": 5},
+    decided={"HIT": 90, "NOT_FOUND": 7, "STALE_TABLE": 3, "NO_KEY": 50, "RETRIED_HIT": 4},
+    last_rate_bp=9_950,
 )
 LOADING = replace(
     RUNNING, watermark_ms=-1, table_offsets={0: 24, 1: 49}, stream_offsets={0: -1}, counters={}

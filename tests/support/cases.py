@@ -21,6 +21,7 @@ class Case:
     steps: list[dict[str, Any]]
     expect: dict[str, Any]
     grace: int = 0
+    on_miss: str = "route"
     dead_rows: int = 0
 
 

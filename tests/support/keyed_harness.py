@@ -28,11 +28,17 @@ class _Counter:
 
 
 class _Metrics:
-    def __init__(self) -> None:
-        self.counters: dict[str, _Counter] = {}
+    """Counters by name; one of the group ("verdict", "HIT") is "verdict.HIT.NAME"."""
+
+    def __init__(self, counters: dict[str, _Counter] | None = None, scope: str = "") -> None:
+        self.counters: dict[str, _Counter] = {} if counters is None else counters
+        self._scope = scope
+
+    def add_group(self, name: str, extra: str) -> _Metrics:
+        return _Metrics(self.counters, f"{self._scope}{name}.{extra}.")
 
     def counter(self, name: str) -> _Counter:
-        return self.counters.setdefault(name, _Counter())
+        return self.counters.setdefault(self._scope + name, _Counter())
 
 
 class _Keyed:
@@ -187,6 +193,7 @@ class Harness:
         return sum(len(pickle.loads(queue)) for queue in queues)  # noqa: S301
 
     def count(self, name: str) -> int:
+        """Of the counter of this attempt with this name."""
         return self.metrics.counter(name).count
 
     def _collect(self, outputs: Iterator[Any] | None) -> None:
