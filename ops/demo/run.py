@@ -171,6 +171,9 @@ class Demo:
             "table.topic": _TABLE,
             **{f"table.fields.{column}": added for column, added in _RULES.fields.items()},
             **{f"output.{kind}": topic(name, kind) for kind in KINDS},
+            # What the gate alone does: neither a wait for the row nor another try shall help it.
+            "miss.grace_ms": 0,
+            "miss.retry_after": "",
         }
         return [f"{key}={value}" for key, value in settings.items()]
 
