@@ -122,6 +122,30 @@ def test_each_missing_topic_is_named_with_the_command_that_creates_it(kafka: Kaf
     assert dead[dead.index("--partitions") + 1] == "3"
 
 
+def test_further_outputs_and_the_stats_topic_are_looked_at_too(kafka: Kafka) -> None:
+    topics, live, stats = create(kafka), unique("live"), unique("stats")
+    more = settings(topics, kafka.bootstrap_servers).model_dump(by_alias=True, exclude_unset=True)
+    more["output"]["also"], more["stats"] = {live: "emit_null"}, {"topic": stats}
+    with pytest.raises(PreflightError) as caught:
+        inspect(from_mapping(more))
+    assert f"output.also.{live}: topic {live} does not exist" in str(caught.value)
+    assert f"stats.topic: topic {stats} does not exist" in str(caught.value)
+    kafka.create_exactly(live, 1, {"message.timestamp.type": "LogAppendTime"})
+    kafka.create_exactly(stats, 1, {"min.insync.replicas": "2", **COMPACT})
+    with pytest.raises(PreflightError, match=rf"Topic {stats} has min\.insync\.replicas=2"):
+        inspect(from_mapping(more))
+    kafka.delete_topic(stats)
+    kafka.create_exactly(stats, 1, COMPACT)
+    facts = inspect(from_mapping(more))
+    assert ([topic.name for topic in facts.also], facts.stats and facts.stats.name) == (
+        [live],
+        stats,
+    )
+    # Of the newest record of each window nothing is lost by compaction.
+    (warning,) = facts.warnings
+    assert f"output topic {live} has message.timestamp.type=LogAppendTime" in warning
+
+
 def test_a_compacted_retry_topic_is_refused(kafka: Kafka) -> None:
     topics = create(kafka, retry={"cleanup.policy": "compact,delete"})
     with pytest.raises(

@@ -269,6 +269,29 @@ def test_an_override_below_a_plain_value_is_refused() -> None:
         ({"output/dead": "orders.retry"}, "output.dead", "output.retry is the same topic"),
         ({"table/topic": "orders"}, "table.topic", "stream.topic is the same topic"),
         ({"output/dead": "orders_retry"}, "output.dead", "differ only in '.' and '_'"),
+        ({"output/also": {"orders.dead": "route"}}, "output.also.orders.dead", "output.dead is"),
+        ({"output/also": {"a b": "route"}}, "output.also.a b", "ASCII letters"),
+        ({"stats/topic": "orders"}, "stats.topic", "stream.topic is the same topic"),
+        ({"stats/topic": "a b"}, "stats.topic", "ASCII letters"),
+        (
+            {"output/also": {"x.live": "route"}, "stats/topic": "x_live"},
+            "stats.topic",
+            "differ only in",
+        ),
+        # Misses and their statistics.
+        ({"output/on_miss": "drop"}, "output.on_miss", "'route', 'emit_null' or 'hold'"),
+        ({"output/also": {"x": "drop"}}, "output.also.x", 'give one of "route", "emit_null", "h'),
+        ({"output/also": {"x": "hold"}}, "output.also.x", 'output.on_miss is "route"'),
+        (
+            {"output/on_miss": "hold", "output/also": {"x": "route"}},
+            "output.on_miss",
+            'output.also.x is "route"',
+        ),
+        ({"miss/verdict_field": "customer_tier"}, "miss.verdict_field", "has this name"),
+        ({"miss/verdict_field": " "}, "miss.verdict_field", "not empty"),
+        ({"miss/retry_after": "soon"}, "miss.retry_after", "is no delay"),
+        ({"stats/window_ms": 1_500}, "stats.window_ms", "whole seconds"),
+        ({"stats/window_ms": 500}, "stats.window_ms", "at least 1000"),
         # Brokers.
         ({"kafka/bootstrap_servers": "localhost"}, "kafka.bootstrap_servers", "host:port"),
         ({"kafka/bootstrap_servers": "a:1,,b:2"}, "kafka.bootstrap_servers", "host:port"),
@@ -378,6 +401,21 @@ def test_all_mistakes_are_reported_at_once_also_those_between_two_settings() -> 
         "kafka.properties.client.id",
         "gate",
     }
+
+
+def test_outputs_may_want_different_things_as_long_as_none_excludes_another() -> None:
+    def wishes(main: str, **also: str) -> list[tuple[str, str]]:
+        changes = {"output/on_miss": main, "output/also": also}
+        return list(from_mapping(changed(changes)).output.on_miss_of().items())
+
+    main = MINIMAL["output"]["enriched"]
+    assert wishes("route") == [(main, "route")]
+    assert wishes("route", live="emit_null", copy="route") == [
+        (main, "route"),
+        ("live", "emit_null"),
+        ("copy", "route"),
+    ]
+    assert wishes("emit_null", ledger="hold") == [(main, "emit_null"), ("ledger", "hold")]
 
 
 def test_a_wrong_value_brings_no_consequential_error() -> None:
