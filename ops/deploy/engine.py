@@ -30,6 +30,7 @@ from ops.status.model import Phase, Status
 from ops.status.reader import find
 from ops.status.watch import Watch
 from udfs.core.errors import StackError
+from udfs.core.misses import OnMiss
 
 T = TypeVar("T")
 
@@ -243,7 +244,10 @@ class FlinkEngine:
         finally:
             watch.close()
         return held_reason(
-            status, continuous=settings.gate.continuous, grace_ms=settings.miss.grace_ms
+            status,
+            continuous=settings.gate.continuous,
+            grace_ms=settings.miss.grace_ms,
+            for_ever=OnMiss.HOLD in settings.output.on_miss_of().values(),
         )
 
     # ------------------------------------------------------------------------------ savepoints
@@ -374,8 +378,10 @@ def not_ready(status: Status) -> str:
     return ", ".join(parts)
 
 
-def held_reason(status: Status, *, continuous: bool, grace_ms: int = 0) -> str:
-    """Why the job may hold events; "" when it cannot.
+def held_reason(
+    status: Status, *, continuous: bool, grace_ms: int = 0, for_ever: bool = False
+) -> str:
+    """Why the job may hold events; "" when it cannot. ``for_ever``: until their row comes.
 
     While the gate is shut there may be some that an earlier attempt held, which no counter of this
     one knows. Once it is open, all that were held are released; and once it has been so for
@@ -383,6 +389,8 @@ def held_reason(status: Status, *, continuous: bool, grace_ms: int = 0) -> str:
     """
     if continuous:
         return 'gate.consistency is "continuous": each event waits a moment in the state'
+    if for_ever:
+        return 'output.on_miss is "hold": events wait in the state for their row'
     if status.phase not in _OPEN:
         return f"it is {status.phase}"
     if status.held is None:

@@ -140,15 +140,17 @@ def _open() -> Harness:
 def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: _Clock) -> None:
     harness = _open()
     order(harness, "p1", 5)
-    told = []
+    told, counted = [], []
     while "retry" in harness.side:
         (out,) = harness.side.pop("retry")
         headers = {name: value.decode() for name, value in out[2].items()}
         told.append((headers["tablegate-attempt"], int(headers["tablegate-due"]) - clock.ms))
         clock.ms += 1_000_000
         harness.advance(clock.ms)
+        counted.append(out[4])
         _again(harness, out)
     assert told == [("1", 10_000), ("2", 300_000)]
+    assert counted == ["NOT_FOUND", "RETRIED_MISS"]
     (dead,) = harness.side["dead"]
     assert dead[2] == {
         "tablegate-verdict": b"NOT_FOUND",

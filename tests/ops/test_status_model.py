@@ -266,6 +266,7 @@ def test_held_events_never_count_below_zero() -> None:
 def test_events_may_be_held_unless_the_gate_is_open_and_all_are_released() -> None:
     assert held_reason(judge(RUNNING), continuous=False) == ""
     assert "continuous" in held_reason(judge(RUNNING), continuous=True)
+    assert '"hold"' in held_reason(judge(RUNNING), continuous=False, for_ever=True)
     assert "loading" in held_reason(judge(LOADING), continuous=False)
     some = replace(RUNNING, counters={"held_events": 3, "released_events": 1})
     assert held_reason(judge(some), continuous=False) == "2 are being released"
