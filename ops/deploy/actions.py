@@ -301,8 +301,8 @@ class Deployer:
                 "Wait until `tablegate status` says ready. In the mode gate.consistency = "
                 '"continuous" some are always held: first run `tablegate upgrade` with --set '
                 "gate.consistency=startup, then --reload-table with the mode that you want; and so "
-                "with miss.grace_ms=0, when there are always misses that wait for their row, or with "
-                "another policy where outputs hold events for ever.",
+                "with miss.grace_ms=0, when there are always misses that wait for their row, and "
+                'with another output.on_miss than "hold".',
                 Exit.REFUSED,
             )
 
