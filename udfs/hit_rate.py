@@ -7,13 +7,14 @@ that is read again after a failure is one that the restored counts do not have.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from pyflink.common import Row, Types
 from pyflink.datastream.functions import KeyedProcessFunction, RuntimeContext
-from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from pyflink.datastream.state import ValueStateDescriptor
 
 from udfs.core.hitrate import COUNTED, Tally, report, window_of
 from udfs.records import output
@@ -21,28 +22,36 @@ from udfs.records import output
 _SECOND_MS = 1_000
 # After the end of a window, for its last second to come.
 _SLACK_MS = 500
-# Windows that are kept when they are over: another machine's clock may be behind, and what it
-# counts must not replace what was told.
-_KEPT = 60
+# After a longer time away the windows behind these are left out.
+_MOST_AT_ONCE = 10_000
 _UNKNOWN = -1
 
 
-def totals_state() -> ValueStateDescriptor:
-    """Counts since the state began, by name."""
-    return ValueStateDescriptor("hit-rate-totals", Types.PICKLED_BYTE_ARRAY())
+def counts_state() -> ValueStateDescriptor:
+    """The fields of :class:`_Counts`."""
+    return ValueStateDescriptor("hit-rate", Types.PICKLED_BYTE_ARRAY())
 
 
-def windows_state() -> MapStateDescriptor:
-    """The newest windows, by start (epoch ms): (has it been told?, counts by name)."""
-    return MapStateDescriptor("hit-rate-windows", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
+class _Counts(NamedTuple):
+    """What the state holds. Times are epoch milliseconds."""
+
+    totals: dict[str, int]
+    """Since the state began, by what is counted."""
+    told_until_ms: int
+    """Where the next window to be told begins."""
+    windows: dict[int, dict[str, int]]
+    """Counts of those that have not been told, by start."""
+    rate_bp: int
+    """Of the newest window that was told and had a rate; -1: none yet."""
 
 
 class HitRate(KeyedProcessFunction):
-    """Adds up counts to windows, and tells each window once it is over.
+    """Adds up counts to windows, and tells each window once it is over, also an empty one.
 
     Input: rows of (what is counted, count) as each second ends, all under one key. Output:
-    ``udfs.records.output_type``. A window that is told again, after a failure, has the same record
-    key, and the newer record is the right one: what it lacks is counted again, in a later window.
+    ``udfs.records.output_type``. After a failure all windows since the checkpoint are told again,
+    under the same record keys, and the newer records are the right ones: what they lack is read and
+    counted again, in later windows. That is why an empty one is told, too.
 
     Metrics: ``verdict.NAME.decided`` for all of ``udfs.core.hitrate.COUNTED``, and ``hit_rate_bp``,
     that of the newest finished window in which something was decided, -1 before there is one. They
@@ -55,8 +64,7 @@ class HitRate(KeyedProcessFunction):
         self._job, self._window_ms = job, window_ms
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._totals = runtime_context.get_state(totals_state())
-        self._windows = runtime_context.get_map_state(windows_state())
+        self._state = runtime_context.get_state(counts_state())
         metrics = runtime_context.get_metrics_group()
         self._decided = {
             what.value: _Level(metrics.add_group("verdict", what.value).counter("decided"))
@@ -67,52 +75,73 @@ class HitRate(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
         what, count = value
-        timers = ctx.timer_service()
-        totals = Tally(self._totals.value() or {})
-        if not totals.counts:
-            # From now on there is always a timer: after a restart it tells the totals at once.
-            self._look_again(ctx)
-        totals.add(what, count)
-        self._totals.update(dict(totals.counts))
-        self._show(totals)
         # The second that has just ended.
-        until_ms = timers.current_processing_time() // _SECOND_MS * _SECOND_MS
+        until_ms = ctx.timer_service().current_processing_time() // _SECOND_MS * _SECOND_MS
         start_ms = window_of(until_ms, self._window_ms)
-        _, counts = self._windows.get(start_ms) or (False, {})
-        window = Tally(counts)
-        window.add(what, count)
-        self._windows.put(start_ms, (False, dict(window.counts)))
-        timers.register_processing_time_timer(start_ms + self._window_ms + _SLACK_MS)
+        counts = self._counts()
+        if counts is None:
+            counts = _Counts({}, start_ms, {}, _UNKNOWN)
+            self._wait(start_ms, ctx)
+        # Another machine's clock may be behind; what was told is told.
+        start_ms = max(start_ms, counts.told_until_ms)
+        for counted in (counts.totals, counts.windows.setdefault(start_ms, {})):
+            counted[what] = counted.get(what, 0) + count
+        self._keep(counts)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Row]:
-        self._look_again(ctx)
-        self._show(Tally(self._totals.value() or {}))
-        starts = list(self._windows.keys())
-        over = sorted(start for start in starts if start + self._window_ms < timestamp)
-        for start_ms in over:
-            told, counts = self._windows.get(start_ms)
-            tally = Tally(counts)
+        counts = self._counts()
+        if counts is None:
+            return
+        now_ms = ctx.timer_service().current_processing_time()
+        starts = range(
+            counts.told_until_ms, now_ms - _SLACK_MS - self._window_ms + 1, self._window_ms
+        )
+        for number, start_ms in enumerate(starts):
+            if number >= _MOST_AT_ONCE and start_ms not in counts.windows:
+                continue
+            tally = Tally(counts.windows.pop(start_ms, {}))
             if tally.rate_bp is not None:
-                self._rate.set(tally.rate_bp)
-            if not told:
-                self._windows.put(start_ms, (True, counts))
-                yield self._record(start_ms, tally)
-        for start_ms in over[:-_KEPT]:
-            self._windows.remove(start_ms)
+                counts = counts._replace(rate_bp=tally.rate_bp)
+            yield self._record(start_ms, tally)
+        if starts:
+            counts = counts._replace(told_until_ms=starts[-1] + self._window_ms)
+        self._keep(counts)
+        # There is always a timer: after a restart it fires at once and shows the counts.
+        self._wait(counts.told_until_ms, ctx)
 
-    def _look_again(self, ctx: KeyedProcessFunction.Context) -> None:
-        timers = ctx.timer_service()
-        end_ms = window_of(timers.current_processing_time() + 1, self._window_ms) + self._window_ms
-        timers.register_processing_time_timer(end_ms + _SLACK_MS)
+    def _wait(self, start_ms: int, ctx: KeyedProcessFunction.Context) -> None:
+        end_ms = start_ms + self._window_ms
+        ctx.timer_service().register_processing_time_timer(end_ms + _SLACK_MS)
 
-    def _show(self, totals: Tally) -> None:
+    def _counts(self) -> _Counts | None:
+        stored = self._state.value()
+        return None if stored is None else _in_windows(_Counts(*stored), self._window_ms)
+
+    def _keep(self, counts: _Counts) -> None:
+        self._state.update(tuple(counts))
         for what, level in self._decided.items():
-            level.set(totals.counts[what])
+            level.set(counts.totals.get(what, 0))
+        self._rate.set(counts.rate_bp)
 
     def _record(self, start_ms: int, tally: Tally) -> Row:
         value = msgspec.json.encode(report(self._job, start_ms, self._window_ms, tally))
         key = f"{self._job}/{start_ms}".encode()
         return output(key, value, None, start_ms + self._window_ms, "")
+
+
+def _in_windows(counts: _Counts, window_ms: int) -> _Counts:
+    """The counts for windows of this length, in case that they were kept for others."""
+    if not any(start % window_ms for start in (counts.told_until_ms, *counts.windows)):
+        return counts
+    # Forward, so that no key of a window that was told is used again.
+    begin_ms = -(-counts.told_until_ms // window_ms) * window_ms
+    windows: dict[int, Counter[str]] = {}
+    for start, counted in counts.windows.items():
+        start_ms = max(start // window_ms * window_ms, begin_ms)
+        windows.setdefault(start_ms, Counter()).update(counted)
+    return counts._replace(
+        told_until_ms=begin_ms, windows={start: dict(c) for start, c in windows.items()}
+    )
 
 
 class _Level:

@@ -46,6 +46,24 @@ def test_of_two_that_come_back_in_the_wrong_order_the_second_is_marked() -> None
     assert len(keys) == 0
 
 
+def test_a_second_copy_of_an_event_was_not_overtaken_by_the_first() -> None:
+    keys = Overtaking()
+    for _ in range(2):
+        keys.goes_away("a", at(5))
+    assert not keys.comes_back("a", at(5))
+    keys.goes_out("a", at(5))
+    assert not keys.comes_back("a", at(5))
+
+
+def test_an_older_one_that_goes_away_later_does_not_keep_the_watch_alive() -> None:
+    keys = Overtaking()
+    keys.goes_away("a", at(5))
+    keys.goes_away("a", at(4))
+    assert keys.comes_back("a", at(4))
+    assert not keys.comes_back("a", at(5))
+    assert len(keys) == 0
+
+
 @pytest.mark.parametrize("position", [None, at(4)])
 def test_what_went_away_before_this_subtask_began_counts_as_overtaken(
     position: Position | None,

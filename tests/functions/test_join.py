@@ -196,6 +196,7 @@ def test_an_unreadable_row_is_a_dead_letter_and_leaves_the_row_before_it() -> No
     order(harness, "p1", 0)
     assert names(harness) == [(0, "mug")]
     assert harness.side["dead"][0][2]["tablegate-source"] == b"products[0]@1"
+    assert harness.side["dead"][0][4] == "BAD_ROW"
 
 
 def test_a_key_that_the_jvm_read_differently_is_refused_and_not_looked_up() -> None:
