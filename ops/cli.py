@@ -18,6 +18,7 @@ from ops.deploy.cli import register as register_deploy
 from ops.deploy.errors import DeployError
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
+from ops.plan.cli import register as register_plan
 from ops.stack.local import Addresses, Stack
 from ops.status.cli import register as register_status
 from ops.status.screen import ABSENT_AS_JSON
@@ -174,6 +175,7 @@ def job_cancel(job_id: str) -> None:
 
 register_demo(app)
 register_deploy(app)
+register_plan(app)
 register_status(app, _show_stack)
 
 
