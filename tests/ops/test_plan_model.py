@@ -103,7 +103,7 @@ def test_at_or_above_its_capacity_a_job_never_catches_up_and_is_told_how_far_to_
 
 
 @pytest.mark.parametrize("given", [{}, {"release_rate": 4_000}, {"backlog": 500_000}])
-@pytest.mark.parametrize("rate", [3_000.0, 9_500.0, 30_000.0])
+@pytest.mark.parametrize("rate", [3_000.0, 9_500.0, 30_000.0, 43_000.0])
 def test_the_highest_rate_and_the_parallelism_just_keep_the_wanted_time(
     rate: float, given: dict[str, Any]
 ) -> None:
