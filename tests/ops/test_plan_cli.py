@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,20 @@ def test_the_page_names_what_each_answer_assumes() -> None:
     (load,) = [line for line in lines if line.startswith("  load time ")]
     assert load.split("  ")[-1] == "computed, assumes a"
     assert "68 s, 400 MB" in load
+
+
+def test_the_example_in_the_documents_is_what_the_command_prints() -> None:
+    text = (ROOT / "docs" / "when-to-gate.md").read_text()
+    (block,) = re.findall(
+        r"^```text\n\$ tablegate plan ([^\n]*)\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL
+    )
+    arguments, printed = block
+    assert run(*arguments.split()).strip() == printed
+    # What the text says of the restart.
+    restart = run("--delta-rows", "50000", *arguments.split()[2:])
+    for told in ("hold of 11 s", "1.7 s are the table", "9.5 s of catch-up", "387,966 events"):
+        assert told in text
+        assert told.partition(" s")[0].split()[-1] in restart + printed
 
 
 def test_a_restart_reads_what_was_written_meanwhile() -> None:
