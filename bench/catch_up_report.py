@@ -28,7 +28,8 @@ def markdown(told: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in told["versions"].items())
     run = (
         f"`python -m bench.catch_up`, {told['date']}, {told['cores']} cores shared by broker, "
-        f"writer and job; {versions}. One run; {options['rows']:,} rows of "
+        f"writer and job (load average {told['load_average']} when it began); {versions}. "
+        f"One run; {options['rows']:,} rows of "
         f"{options['row_bytes']} bytes, RocksDB, one subtask. A hold of {options['hold_s']:g} s "
         "was asked for, by an unfinished transaction on the table."
     )

@@ -6,6 +6,7 @@ import string
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ops.plan.cautions import cautions
 from ops.plan.figures import Figure, Origin
 from ops.plan.model import Plan
 
@@ -119,9 +120,8 @@ def page(plan: Plan) -> str:
             rests = f"assumes {letters}" if letters else "assumes nothing"
             value = ", ".join(shown(figure) for figure in found)
             lines.append(_line(label.format(within=within), value, f"computed, {rests}"))
-    if plan.warnings:
-        lines.append("")
-    return "\n".join(lines + [f"warning: {warning}" for warning in plan.warnings])
+    warnings = [f"warning: {caution}" for caution in cautions(inputs)]
+    return "\n".join([*lines, "", *warnings] if warnings else lines)
 
 
 def _line(label: str, value: str, origin: str) -> str:
@@ -137,7 +137,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "never": plan.never,
         "inputs": dict(_objects(dict(inputs.items()))),
         "figures": dict(_objects(plan.figures)),
-        "warnings": list(plan.warnings),
+        "warnings": list(cautions(inputs)),
     }
 
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from jobs.clients import librdkafka_config
 from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.settings import Settings
 from ops.plan.figures import Figure, Origin
+from ops.plan.sample import sizes, unreadable
 from udfs.core.errors import PreflightError
-from udfs.core.events import record_bytes
 from udfs.core.gate import Target
 from udfs.targets import TargetResolver
-
-# Of each partition, from its end: enough that one long record does not decide, few enough to read
-# in a moment.
-_SAMPLED = 200
-_SAMPLE_DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +155,7 @@ class Topics:
             try:
                 told = self._admin.answer(question, f"offsets of topic {topic} by time")
             except KafkaException as error:
-                raise self._unreadable(topic, error.args[0]) from None
+                raise unreadable(self._admin, topic, error.args[0]) from None
             target = targets[place.partition]
             # -1: no record is as young as that.
             first = told.offset if told.offset >= 0 else None
@@ -168,79 +163,12 @@ class Topics:
         return found
 
     def _size(self, topic: str) -> Figure | None:
-        sizes = list(self._sampled(topic))
-        if not sizes:
+        found = list(sizes(self._admin, self._client, topic, self._targets(topic)))
+        if not found:
             return None
-        source = f"the last {len(sizes):,} records of topic {topic}, on average"
-        return _measured(sum(sizes) / len(sizes), "bytes", source)
-
-    def _sampled(self, topic: str) -> Iterator[int]:
-        """Bytes of key, value and headers of records near the end; tombstones left out."""
-        spans = {
-            p: (max(target.begin, target.goal + 1 - _SAMPLED), target.goal)
-            for p, target in self._targets(topic).items()
-            if target.goal is not None and not target.waiting
-        }
-        consumer = Consumer(
-            {
-                # No group is ever joined; librdkafka wants a name all the same.
-                "group.id": "tablegate-plan",
-                **self._client,
-                # For sizes, rows of an unfinished transaction are as good as others.
-                "isolation.level": "read_uncommitted",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 10,
-            },
-            logger=self._admin,
-        )
-        try:
-            consumer.assign([TopicPartition(topic, p, start) for p, (start, _) in spans.items()])
-            yield from self._read(consumer, topic, {p: last for p, (_, last) in spans.items()})
-        finally:
-            consumer.close()
-
-    def _read(self, consumer: Consumer, topic: str, last: Mapping[int, int]) -> Iterator[int]:
-        left = dict(last)
-        deadline = time.monotonic() + _SAMPLE_DEADLINE_S
-        while left:
-            if time.monotonic() > deadline:
-                places = ", ".join(f"{topic}[{p}]@{offset}" for p, offset in sorted(left.items()))
-                raise PreflightError(
-                    f"The last records of {places} could not be read within "
-                    f"{_SAMPLE_DEADLINE_S:.0f} s.",
-                    "Check that the partitions have leaders, or give --row-bytes and "
-                    "--event-bytes.",
-                )
-            for message in consumer.consume(_SAMPLED, 0.5):
-                error = message.error()
-                if error is not None:
-                    raise self._unreadable(topic, error)
-                # librdkafka's types allow for messages that were never sent; these were fetched.
-                partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-                if offset >= left.get(partition, 0):
-                    left.pop(partition, None)
-                if offset <= last[partition] and message.value() is not None:
-                    yield _bytes(message)
-
-    def _unreadable(self, topic: str, error: KafkaError) -> PreflightError:
-        return PreflightError(
-            f"Topic {topic} cannot be read ({self._admin.scrub(error.str())}).",
-            "Grant READ and DESCRIBE on it, or give the numbers by hand.",
-        )
+        source = f"the last {len(found):,} records of topic {topic}, on average"
+        return _measured(sum(found) / len(found), "bytes", source)
 
 
 def _measured(value: float, unit: str, source: str) -> Figure:
     return Figure(float(value), unit, Origin.MEASURED, source)
-
-
-def _bytes(message: Message) -> int:
-    key, value = message.key(), message.value()
-    pairs = message.headers() or []
-    listed = pairs.items() if isinstance(pairs, Mapping) else pairs
-    headers = {str(name): _raw(held) or b"" for name, held in listed}
-    return record_bytes(_raw(key), _raw(value) or b"", headers)
-
-
-def _raw(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

@@ -162,6 +162,7 @@ def test_the_page_has_a_line_for_each_load_and_says_what_spoils_it() -> None:
     shown = {
         "date": "2026-11-29 12:00 UTC",
         "cores": 2,
+        "load_average": 0.4,
         "versions": {"flink": "2.3.0"},
         "options": {"rows": 1_000, "row_bytes": 200, "hold_s": 20.0},
         "rates": {"join_rate": 9_000.0, "load_rate": 20_000.0},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ops.plan.cautions import cautions
 from ops.plan.figures import Figure, Origin
 from ops.plan.model import Inputs, Plan, make
 
@@ -93,7 +94,7 @@ def test_at_or_above_its_capacity_a_job_never_catches_up_and_is_told_how_far_to_
     made = plan(events_per_s=rate)
     assert made.never
     assert value(made, "catch_up") is value(made, "behind_for") is None
-    (warning,) = made.warnings
+    (warning,) = cautions(made.inputs)
     least = {10_000: "2 is the least", 10_001: "2 is the least", 25_000: "3 is the least"}
     assert warning.startswith("It never catches up")
     assert f"Parallelism {least[rate]}" in warning
@@ -143,7 +144,7 @@ def test_what_is_computed_from_an_assumption_says_so() -> None:
 
 
 def warnings(restart: bool = False, paused: bool = True, **values: float) -> str:
-    return "\n".join(plan(restart, paused, **values).warnings)
+    return "\n".join(cautions(inputs(restart, paused, **values)))
 
 
 def test_a_plan_without_trouble_warns_of_nothing() -> None:
@@ -177,7 +178,7 @@ def test_rows_of_another_size_than_those_of_the_rate_are_a_warning(
 def test_without_the_pause_all_that_waits_is_in_state() -> None:
     made = plan(paused=False)
     assert (value(made, "in_state_events"), value(made, "in_topic_events")) == (200_000, 0)
-    assert "pause_stream is false" in made.warnings[0]
+    assert "pause_stream is false" in warnings(paused=False)
 
 
 def test_a_restart_says_that_a_failover_holds_more() -> None:
