@@ -82,7 +82,8 @@ def drain_rate(bench: Bench, backlog: int) -> float:
 def rate_with_writer(bench: Bench, alone: float, backlog: int) -> float:
     """The same while a writer writes three quarters of ``alone``; returns when nothing waits."""
     with Writer(bench.brokers, bench.settings.stream.topic, _WRITER_LOAD * alone, bench.rows):
-        bench.fill(backlog)
+        # A quarter of the capacity is left for it, so a quarter of the events take as long.
+        bench.fill(backlog // 4)
         filled = bench.meter.last()
         # Some of it left while it was written; what is measured begins when that is done.
         floor = filled.lag * (1 - _MEASURED_TO)
