@@ -163,7 +163,7 @@ def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: _Clock) 
     assert harness.count("given_up") == 1
 
 
-def test_one_that_meets_its_row_in_the_end_is_marked_as_late(clock: _Clock) -> None:
+def test_one_that_meets_its_row_after_a_newer_one_is_marked_as_late(clock: _Clock) -> None:
     harness = _open()
     order(harness, "p1", 5, headers={"own": b"1"})
     product(harness, "p1", {"name": "mug"})
