@@ -59,6 +59,13 @@ def test_a_record_that_is_through_loses_our_headers_and_keeps_its_own() -> None:
     assert without_ours(None) is None
 
 
+def test_that_it_was_replayed_is_told_until_it_is_through() -> None:
+    replayed = {"trace": b"1", "tablegate-replayed": b"orders.dead[0]@12"}
+    again = set_aside_headers(replayed, Verdict.NOT_FOUND, "o[0]@0", 1)
+    assert again["tablegate-replayed"] == b"orders.dead[0]@12"
+    assert without_ours(again) == {"trace": b"1"}
+
+
 def test_the_size_of_a_record_counts_key_value_and_headers() -> None:
     assert record_bytes(None, None, None) == 0
     assert record_bytes(b"ab", b"cde", {"h": b"1234", "n": b""}) == 5 + (1 + 4 + 10) + (1 + 10)

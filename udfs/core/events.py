@@ -22,6 +22,7 @@ _OURS = frozenset(
         Header.FIRST_SEEN,
         Header.DUE,
         Header.LATE,
+        Header.REPLAYED,
     }
 )
 

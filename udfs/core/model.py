@@ -40,6 +40,7 @@ class Header:
     FIRST_SEEN = "tablegate-first-seen"
     DUE = "tablegate-due"
     LATE = "tablegate-late"
+    REPLAYED = "tablegate-replayed"
 
 
 DELETED_ROW = b""
