@@ -19,6 +19,7 @@ from ops.deploy.errors import DeployError
 from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.plan.cli import register as register_plan
+from ops.retry.cli import register as register_retry
 from ops.stack.local import Addresses, Stack
 from ops.status.cli import register as register_status
 from ops.status.screen import ABSENT_AS_JSON
@@ -177,6 +178,7 @@ register_demo(app)
 register_deploy(app)
 register_plan(app)
 register_status(app, _show_stack)
+register_retry(app)
 
 
 def main() -> None:

@@ -270,7 +270,8 @@ class Kafka:
             consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in partitions])
             unfinished = set(partitions)
             while unfinished:
-                batch = consumer.consume(10_000, timeout=1)
+                # A batch that is not full waits for as long, also when the ends have been told.
+                batch = consumer.consume(10_000, timeout=0.1)
                 for message in batch:
                     error = message.error()
                     if error is None:
