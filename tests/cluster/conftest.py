@@ -11,12 +11,19 @@ import pytest
 from ops.stack.flink import FlinkCluster
 from tests.support.join_job import JoinJob
 from tests.support.kafka import Kafka
+from tests.support.letters import Letters
 
 
 class NewJob(Protocol):
     """Makes a JoinJob, with JoinJob's own keyword arguments."""
 
     def __call__(self, **options: Any) -> JoinJob: ...
+
+
+@pytest.fixture
+def letters(kafka: Kafka, tmp_path: Path) -> Letters:
+    """Topics of a job that does not run, for dead letters."""
+    return Letters(kafka, tmp_path)
 
 
 @pytest.fixture

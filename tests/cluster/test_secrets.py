@@ -13,6 +13,7 @@ import requests
 from ops import flink_run
 from ops.stack.flink import FlinkCluster
 from tests.support.join_job import JoinJob, names, order, product
+from tests.support.letters import Letters
 from tests.support.secured import PASSWORD, USER, SecuredKafka, secured_kafka
 from udfs.core.errors import StackError
 
@@ -56,8 +57,30 @@ def test_a_refused_submission_does_not_print_the_password_either(
     assert "another-" + "password-9f3" not in str(refused.value) + flink.logs()
 
 
+def test_retry_logs_in_too_and_prints_no_password(
+    secured: SecuredKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_VARIABLE, PASSWORD)
+    letters = Letters(secured.plain, tmp_path, brokers=secured.sasl)
+    _log_in(letters.config)
+    letters.write(letters.letter(0))
+    assert letters.listed()["found"] == 1
+    assert "1 dead letter " in letters.replay()
+    assert len(letters.read("retry")) == 1
+    monkeypatch.setenv(_VARIABLE, "another-" + "password-9f3")
+    code, out, told = letters.run("replay", "--yes")
+    assert code == 1
+    assert "refuse the connection" in told
+    assert "another-" + "password-9f3" not in out + told
+
+
 def _job(secured: SecuredKafka, flink: FlinkCluster, folder: Path) -> JoinJob:
     job = JoinJob(secured.plain, flink, folder, brokers=secured.sasl)
+    _log_in(job.config)
+    return job
+
+
+def _log_in(config: Path) -> None:
     login = f'{_LOGIN} required username="{USER}" password="${{env:{_VARIABLE}}}";'
     properties = {
         "security.protocol": "SASL_PLAINTEXT",
@@ -65,9 +88,8 @@ def _job(secured: SecuredKafka, flink: FlinkCluster, folder: Path) -> JoinJob:
         "sasl.jaas.config": login,
     }
     lines = (f"{json.dumps(name)} = {json.dumps(value)}" for name, value in properties.items())
-    with job.config.open("a") as config:
-        config.write("\n[kafka.properties]\n" + "\n".join(lines) + "\n")
-    return job
+    with config.open("a") as file:
+        file.write("\n[kafka.properties]\n" + "\n".join(lines) + "\n")
 
 
 def _everything_the_cluster_tells(flink: FlinkCluster, job_id: str) -> Iterator[str]:
