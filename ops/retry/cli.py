@@ -127,7 +127,9 @@ def list_letters(
                 screen.write_json(sys.stdout, name, letters, tally, notes)
                 return
             _print_letters(name, letters)
-        _print_counts(f"Records found in {name}: {tally.total:,}", tally, notes, replayed=True)
+        _print_counts(
+            f"Records found in {name}: {tally.total:,}", tally, notes, replayed=from_ is From.DEAD
+        )
 
 
 def replay(

@@ -21,6 +21,7 @@ REPLAYED = "REPLAYED"
 """Stands for the verdict of a record that a replay sent: it has none until it is joined."""
 KINDS = (*Verdict, REPLAYED, UNREADABLE)
 
+_VERDICTS = frozenset(Verdict)
 _PLACE = re.compile(r"([a-zA-Z0-9._-]+)\[(\d{1,10})\]@(\d{1,19})")
 _ATTEMPT_DIGITS = 9
 # Milliseconds until the year 5138; datetime goes no further than 9999.
@@ -86,7 +87,7 @@ def read_letter(
     attempts = _number(found, Header.ATTEMPT, _ATTEMPT_DIGITS)
     verdict, replayed_from = _text(found, Header.VERDICT), _text(found, Header.REPLAYED)
     origin_is_known = source is not None and first_seen_ms is not None
-    if origin_is_known and attempts is not None and verdict in set(Verdict):
+    if origin_is_known and attempts is not None and verdict in _VERDICTS:
         kind = verdict
     elif origin_is_known and not verdict and Place.read(replayed_from):
         kind = REPLAYED

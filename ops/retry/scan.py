@@ -61,8 +61,11 @@ def scan(
             "auto.offset.reset": "earliest",
             # The end of a partition is told after an empty fetch.
             "fetch.wait.max.ms": 10,
-            # Fetched ahead: enough for full speed, and all the memory that a scan takes.
+            # Fetched ahead, and nearly all the memory that a scan takes. Where that is full, the
+            # default is not to fetch for a second, in which such a queue is read many times over.
+            "queued.min.messages": 10_000,
             "queued.max.messages.kbytes": 8_192,
+            "fetch.queue.backoff.ms": 5,
         },
         logger=admin,
     )
