@@ -161,6 +161,20 @@ def test_a_dry_run_and_a_refusal_write_nothing(letters: Letters) -> None:
     assert not letters.ledger_exists()
 
 
+def test_on_a_terminal_it_shows_what_it_would_send_and_asks(letters: Letters) -> None:
+    letters.write(letters.letter(0), letters.letter(1, "NO_KEY"))
+    code, out, seen = letters.on_terminal("n")
+    assert code == 2
+    assert "2 dead letters" in out
+    assert f"Send them to {letters.topics['retry']}?" in seen
+    assert "Nothing was sent" in seen
+    assert letters.read("retry") == []
+    code, out, seen = letters.on_terminal("y", "--verdict", "NO_KEY")
+    assert (code, [record.key for record in letters.read("retry")]) == (0, [b"o1"])
+    assert f"1 dead letter of {letters.dead} sent to" in out
+    assert f"reading {letters.dead}" in seen, "the bar"
+
+
 def test_a_scan_ends_at_holes_markers_and_an_unfinished_transaction(letters: Letters) -> None:
     kafka = letters.kafka
     letters.write(*(letters.letter(n) for n in range(10)))

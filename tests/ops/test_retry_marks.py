@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.retry.marks import BLOCK, Marks
@@ -26,6 +26,7 @@ def test_a_block_is_written_as_ranges_that_people_read() -> None:
     assert ledger_of(marks) == {(1, 0): f"0-3,5,7-8,{BLOCK - 1}"}
 
 
+@settings(max_examples=40)
 @given(
     st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3 * BLOCK))),
     st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3 * BLOCK))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -102,6 +103,27 @@ class Letters:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def on_terminal(self, answer: str, *arguments: str) -> tuple[int, str, str]:
+        """Exit code of `retry replay`, its stdout, and what a person saw who typed ``answer``."""
+        ours, theirs = pty.openpty()
+        main = "from ops.cli import main; main()"
+        line = [sys.executable, "-c", main, "retry", "replay", "--config", str(self.config)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+        process = subprocess.Popen(
+            [*line, *arguments],
+            env=environment,
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+        )
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        out, _ = process.communicate(timeout=60)
+        seen = os.read(ours, 100_000).decode()
+        os.close(ours)
+        return process.returncode, out, seen
 
     def read(self, name: str) -> list[Record]:
         """Committed records of one of the topics."""
