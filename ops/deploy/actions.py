@@ -129,8 +129,10 @@ class Deployer:
         except TablegateError as error:
             self._failed(new, str(error))
             raise
+        asked_ms = self._engine.now_ms()
         old = self._stop(old, job_id, new)
         self._engine.say("The stream stands still until the new version has started.")
+        left: Savepoint | None = None
         try:
             left = self._readable(old.stopped_with)
             self._require_not_restarted(job_id, restarts)
@@ -145,7 +147,11 @@ class Deployer:
         except TablegateError as error:
             outcome = Outcome(ready=False, alive=False, reason=str(error))
             new = self._latest(new)
-        return self._settle(new, old, old.stopped_with, outcome)
+        new = self._settle(new, old, old.stopped_with, outcome)
+        # Not before: the old version, started again, has them in its state.
+        if left is not None:
+            self._engine.resend_waiting(old, new, left, asked_ms)
+        return new
 
     def rollback(self, new: Version, old: Version | None, savepoint: str) -> Version:
         """Replace the current version by an earlier one, started from ``savepoint``.

@@ -23,6 +23,7 @@ from ops.deploy.journal import Journal, Version, now_ms
 from ops.deploy.port import Budget, Outcome
 from ops.deploy.savepoints import Savepoint
 from ops.deploy.secrets import Scrubber
+from ops.deploy.waiting import resend
 from ops.paths import VENV_PYTHON
 from ops.stack.flink import FlinkCluster
 from ops.stack.processes import wait_until
@@ -187,7 +188,7 @@ class FlinkEngine:
             lambda status: status.ready,
             budget.timeout_s,
             budget.max_lag,
-            savepoints.stream_offsets(found, topic) if found else {},
+            savepoints.source_offsets(found, topic) if found else {},
         )
 
     def wait_loaded(self, version: Version, job_id: str, timeout_s: float) -> Outcome:
@@ -279,6 +280,18 @@ class FlinkEngine:
     def hand_over_offsets(self, old: Version, new: Version, savepoint: Savepoint) -> None:
         """See to it that the new version's group stands where the savepoint does in the stream."""
         self._say(offsets.hand_over(old.settings(), new.settings(), savepoint))
+
+    def resend_waiting(
+        self, old: Version, new: Version, savepoint: Savepoint, asked_ms: int
+    ) -> None:
+        """See to it that the new version gets the events that waited in the old one's state."""
+        settings = new.settings()
+        read = offsets.retry_offsets(old.settings(), settings, savepoint)
+        if read and (count := resend(settings, read, asked_ms)):
+            self._say(
+                f"{count} events that waited for their next try in version {old.number} are in "
+                f"{settings.output.retry} once more."
+            )
 
     # ------------------------------------------------------------------------------ workers
 

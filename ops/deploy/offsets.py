@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.settings import Settings
 from ops.deploy.errors import DeployError
-from ops.deploy.savepoints import Savepoint, stream_offsets
+from ops.deploy.savepoints import RETRY_SOURCE, Savepoint, source_offsets
 from ops.status.reader import committed_offsets
 
 
@@ -40,24 +40,44 @@ def hand_over(old: Settings, new: Settings, savepoint: Savepoint) -> str:
         PreflightError: they do not answer.
     """
     topic, group = new.stream.topic, new.stream_group
-    if old.stream.topic != topic:
-        return (
-            f"The stream's topic changed from {old.stream.topic} to {topic}: the new version "
-            f"starts where group {group} stands, or else at the beginning."
-        )
-    wanted = stream_offsets(savepoint, topic)
     with Admin(new) as admin:
-        missing = differing(wanted, committed_offsets(admin, new, sorted(wanted)))
-        if missing:
-            _commit(admin, group, topic, missing)
-            left = differing(wanted, committed_offsets(admin, new, sorted(wanted)))
-            if left:
-                raise DeployError(
-                    f"Group {group} was given offsets of {topic} and tells others: {left}.",
-                    "Does another consumer use this group? Give the job one of its own.",
-                )
-    done = f"; {len(missing)} were behind and were set" if missing else ""
+        # The retry topic's alike; what waited is written to it once more (``waiting``).
+        if retry := retry_offsets(old, new, savepoint):
+            _stand(admin, group, new.output.retry, retry)
+        if old.stream.topic != topic:
+            return (
+                f"The stream's topic changed from {old.stream.topic} to {topic}: the new version "
+                f"starts where group {group} stands, or else at the beginning."
+            )
+        wanted = source_offsets(savepoint, topic)
+        set_anew = _stand(admin, group, topic, wanted)
+    done = f"; {set_anew} were behind and were set" if set_anew else ""
     return f"Group {group} stands at the savepoint in {len(wanted)} partitions of {topic}{done}."
+
+
+def retry_offsets(old: Settings, new: Settings, savepoint: Savepoint) -> dict[int, int]:
+    """How far the old version had read the retry topic; none when the new one reads another.
+
+    Raises DeployError as ``source_offsets``.
+    """
+    topic = new.output.retry
+    if old.output.retry != topic or not (old.miss.retry_after and new.miss.retry_after):
+        return {}
+    return source_offsets(savepoint, topic, RETRY_SOURCE)
+
+
+def _stand(admin: Admin, group: str, topic: str, wanted: Mapping[int, int]) -> int:
+    """Set the group's offsets where they are others; how many these were."""
+    missing = differing(wanted, committed_offsets(admin, group, topic, sorted(wanted)))
+    if missing:
+        _commit(admin, group, topic, missing)
+        left = differing(wanted, committed_offsets(admin, group, topic, sorted(wanted)))
+        if left:
+            raise DeployError(
+                f"Group {group} was given offsets of {topic} and tells others: {left}.",
+                "Does another consumer use this group? Give the job one of its own.",
+            )
+    return len(missing)
 
 
 def _commit(admin: Admin, group: str, topic: str, offsets: Mapping[int, int]) -> None:

@@ -87,6 +87,15 @@ class Engine(Protocol):
         """See to it that the new version's group stands where the savepoint does in the stream."""
         ...
 
+    def resend_waiting(
+        self, old: Version, new: Version, savepoint: Savepoint, asked_ms: int
+    ) -> None:
+        """See to it that the new version gets the events that waited in the old one's state.
+
+        ``asked_ms`` is when the old one was asked to stop.
+        """
+        ...
+
     def scrub(self, version: Version, text: str) -> str:
         """The text without the version's secrets."""
         ...

@@ -17,8 +17,8 @@ from ops.deploy.errors import DeployError, Exit
 from ops.deploy.operator_ids import operator_id
 from ops.paths import ROOT, VENV_PYTHON
 
-STREAM_SOURCE = "stream-source"
-"""The uid whose state is the offsets of the stream (jobs/uids.py)."""
+STREAM_SOURCE, RETRY_SOURCE = "stream-source", "retry-source"
+"""The uids whose state is the offsets of the stream and of the retry topic (jobs/uids.py)."""
 
 WAY_OUT = (
     "Start from an older savepoint (`tablegate deployments` lists them, --savepoint PATH names "
@@ -93,8 +93,8 @@ def other_max_parallelism(savepoint: Savepoint, wanted: int) -> list[str]:
     ]
 
 
-def stream_offsets(savepoint: Savepoint, topic: str) -> dict[int, int]:
-    """Where the job stood in the stream: the next offset to read, for each partition.
+def source_offsets(savepoint: Savepoint, topic: str, source: str = STREAM_SOURCE) -> dict[int, int]:
+    """Where the job stood in a topic that it reads: the next offset to read, for each partition.
 
     Partitions of which nothing was read are left out.
 
@@ -102,7 +102,7 @@ def stream_offsets(savepoint: Savepoint, topic: str) -> dict[int, int]:
         DeployError: the state has another form than Flink's Kafka connector 5.0 writes.
     """
     found: dict[int, int] = {}
-    wanted = operator_id(STREAM_SOURCE)
+    wanted = operator_id(source)
     for operator in savepoint.operators:
         if operator.id != wanted:
             continue
@@ -131,7 +131,7 @@ def _split(data: bytes) -> tuple[str, int, int]:
 
 def _unknown_split(data: bytes) -> DeployError:
     return DeployError(
-        f"The stream's offsets in the savepoint have an unknown form ({data[:40].hex()}...).",
+        f"The offsets of a topic in the savepoint have an unknown form ({data[:40].hex()}...).",
         "Another version of the Kafka connector wrote it; this Tablegate knows 5.0.",
     )
 

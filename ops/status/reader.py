@@ -103,16 +103,20 @@ class Brokers:
 
     def _committed(self, stream: Mapping[int, Target]) -> dict[int, int]:
         assert self._admin is not None  # noqa: S101  (made by _connected, which came before)
-        return committed_offsets(self._admin, self._settings, list(stream))
+        settings = self._settings
+        return committed_offsets(
+            self._admin, settings.stream_group, settings.stream.topic, list(stream)
+        )
 
 
-def committed_offsets(admin: Admin, settings: Settings, partitions: list[int]) -> dict[int, int]:
-    """The group's offsets of the stream topic, by partition; partitions without one are left out.
+def committed_offsets(
+    admin: Admin, group: str, topic: str, partitions: list[int]
+) -> dict[int, int]:
+    """The group's offsets of the topic, by partition; partitions without one are left out.
 
     Raises:
         PreflightError: the brokers do not answer. A group that may not be read counts as empty.
     """
-    group, topic = settings.stream_group, settings.stream.topic
     if not partitions:
         return {}
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in partitions])

@@ -12,7 +12,7 @@ from ops.deploy import savepoints
 from ops.deploy.errors import DeployError, Exit
 from ops.stack.flink import FlinkCluster
 from tests.support.deploys import Deploys
-from tests.support.join_job import JoinJob, names, order, product
+from tests.support.join_job import JoinJob, names, order, order_of, product
 from tests.support.kafka import Kafka, Message
 
 # Fails on a TaskManager and nowhere else, so that no check before the start can see it.
@@ -100,10 +100,13 @@ def test_a_version_that_does_not_run_is_rolled_back_and_nothing_is_lost(
 
 def test_a_reload_takes_over_with_no_wrong_null_and_nothing_lost(deploys: Deploys) -> None:
     job, kafka = deploys.job, deploys.job.kafka
+    plain = job.config.read_text()
+    job.config.write_text(plain.replace('retry_after = ""', 'retry_after = "1 h"'))
     kafka.produce(job.products, _products(0, 500, "old"))
     kafka.produce(job.orders, [order(n, f"p{n}") for n in range(500)])
+    kafka.produce(job.orders, [order_of("early", "p900")])
     deploys.adopt()
-    job.wait_for(500)
+    job.wait_for(501)
     kafka.produce(job.products, _products(0, 250, "new"))
     kafka.produce(job.products, [Message(b"p499", None)])
     # The check before anything is touched looks at the newest checkpoint.
@@ -115,15 +118,22 @@ def test_a_reload_takes_over_with_no_wrong_null_and_nothing_lost(deploys: Deploy
     assert "gated-join has 128" in deploys.told.refused()["uids"]
     deploys.upgrade(["job.max_parallelism=64"], reload_table=True)
     kafka.produce(job.orders, [order(n + 500, f"p{n}") for n in range(500)])
-    job.wait_for(1_000)
+    job.wait_for(1_002)
 
     assert any("stands at the savepoint in 2 partitions" in line for line in deploys.told.lines)
+    assert any(line.startswith("1 events that waited") for line in deploys.told.lines)
     records = job.read("enriched")
     assert names(records) == (
         {f"o{n}".encode(): f"old-{n}" for n in range(500)}
         | {f"o{n + 500}".encode(): f"{'new' if n < 250 else 'old'}-{n}" for n in range(499)}
     )
     assert len(records) == 999
-    (miss,) = job.read("retry")
-    assert (miss.key, miss.header("tablegate-verdict")) == (b"o999", "DELETED")
+    misses = sorted(job.read("retry"), key=lambda record: record.key or b"")
+    # What the old version kept for its next try, the new one has read as well.
+    assert [(miss.key, miss.header("tablegate-verdict")) for miss in misses] == [
+        (b"early", "NOT_FOUND"),
+        (b"early", "NOT_FOUND"),
+        (b"o999", "DELETED"),
+    ]
+    assert misses[0].headers == misses[1].headers
     assert job.read("dead") == []

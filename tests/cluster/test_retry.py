@@ -7,7 +7,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from jobs.settings import load
 from ops.cli import app
+from ops.deploy.waiting import MARGIN_MS, resend
 from tests.cluster.conftest import NewJob
 from tests.support.join_job import names, order, product
 from tests.support.kafka import Kafka, Message
@@ -227,3 +229,36 @@ def test_dead_letters_become_hits_when_their_rows_are_there(new_job: NewJob) -> 
     }
     # A letter of its own now, and the only one that is left to send.
     assert "1 dead letter " in replayed()
+
+
+def test_what_waited_in_a_version_that_is_left_behind_is_in_the_retry_topic_once_more(
+    letters: Letters,
+) -> None:
+    kafka, retry = letters.kafka, letters.topics["retry"]
+
+    def waiting(key: str, due_ms: int) -> Message:
+        headers = [*OWN, ("tablegate-due", str(due_ms).encode())]
+        return Message(key.encode(), b"v", headers, partition=0)
+
+    stopped_ms = SEEN_MS
+    before, after = stopped_ms - 2 * MARGIN_MS, stopped_ms + 1_000
+    kafka.produce(retry, [waiting("let-through", before), waiting("waits", after)])
+    kafka.produce(retry, [waiting("taken-back", after)], transactional=True, abort=True)
+    read = {0: kafka.end_offsets(retry)[0]}
+    kafka.produce(retry, [waiting("not-read", after)])
+    settings = load(letters.config)
+    assert resend(settings, read, stopped_ms) == 1
+    records = kafka.consume_all(retry)
+    assert sorted(r.key or b"" for r in records) == [
+        b"let-through",
+        b"not-read",
+        b"waits",
+        b"waits",
+    ]
+    first, again = (r for r in records if r.key == b"waits")
+    assert (again.value, again.headers, again.timestamp) == (
+        first.value,
+        first.headers,
+        first.timestamp,
+    )
+    assert resend(settings, {}, stopped_ms) == 0

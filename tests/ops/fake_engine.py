@@ -89,6 +89,11 @@ class FakeEngine:
     def hand_over_offsets(self, old: Version, new: Version, savepoint: Savepoint) -> None:
         self._step(f"hand-over {savepoint.path}")
 
+    def resend_waiting(
+        self, old: Version, new: Version, savepoint: Savepoint, asked_ms: int
+    ) -> None:
+        self._step(f"resend {savepoint.path}")
+
     def scrub(self, version: Version, text: str) -> str:
         return text.replace("hunter2", "***")
 

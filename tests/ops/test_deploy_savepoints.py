@@ -21,7 +21,7 @@ from ops.deploy.savepoints import (
     local_path,
     require_compatible,
     require_whole,
-    stream_offsets,
+    source_offsets,
     unclaimed,
 )
 from ops.flink_run import last_cause
@@ -94,20 +94,20 @@ def test_a_damaged_savepoint_names_file_and_way_out() -> None:
 
 def test_the_streams_offsets_are_read_from_the_splits() -> None:
     found = savepoint(state("stream-source", splits=SPLITS), state("table-source"))
-    assert stream_offsets(found, "orders-1-00a94c") == {1: 502, 0: 498}
-    assert stream_offsets(found, "another") == {}
+    assert source_offsets(found, "orders-1-00a94c") == {1: 502, 0: 498}
+    assert source_offsets(found, "another") == {}
 
 
 def test_a_partition_of_which_nothing_was_read_has_no_offset() -> None:
     untouched = SPLITS[0].replace("00000000000001f6", "fffffffffffffffe")
     found = savepoint(state("stream-source", splits=(untouched,)))
-    assert stream_offsets(found, "orders-1-00a94c") == {}
+    assert source_offsets(found, "orders-1-00a94c") == {}
 
 
 @pytest.mark.parametrize("split", ["", "00000001" + SPLITS[0][8:], SPLITS[0] + "00"])
 def test_a_split_of_another_form_is_refused(split: str) -> None:
     with pytest.raises(DeployError, match="unknown form"):
-        stream_offsets(savepoint(state("stream-source", splits=(split,))), "orders")
+        source_offsets(savepoint(state("stream-source", splits=(split,))), "orders")
 
 
 def test_only_offsets_that_differ_are_set() -> None:
