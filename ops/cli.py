@@ -43,6 +43,8 @@ def _show(addresses: Addresses) -> None:
     table.add_row("brokers", addresses.brokers)
     table.add_row("Flink", addresses.rest_url)
     table.add_row("TaskManagers", f"{addresses.taskmanagers}, slots {addresses.slots}")
+    table.add_row("metrics", ", ".join(f"{n} {where}" for n, where in addresses.metrics.items()))
+    table.add_row("for Prometheus", addresses.prometheus_targets)
     table.add_row("folder", addresses.folder)
     _out.print(table)
     _out.print('For `flink` and others in this shell: eval "$(tablegate env)"')
@@ -98,7 +100,11 @@ def env() -> None:
     stack = Stack()
     addresses = stack.addresses()
     flink = stack.flink
-    exports = {**flink.environment, "TABLEGATE_BROKERS": addresses.brokers}
+    exports = {
+        **flink.environment,
+        "TABLEGATE_BROKERS": addresses.brokers,
+        "TABLEGATE_PROMETHEUS_TARGETS": addresses.prometheus_targets,
+    }
     for key, value in exports.items():
         typer.echo(f"export {key}={shlex.quote(value)}")
     path = os.pathsep.join((str(flink.home / "bin"), str(VENV / "bin")))

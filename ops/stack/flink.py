@@ -22,6 +22,8 @@ _TASKMANAGER = "taskmanager-{}"
 _REST_TIMEOUT_S = 5
 # File in a TaskManager's folder with the RPC port of its last start.
 _PORT = "rpc-port"
+# File in a process's folder with the port at which Prometheus reads it, of its last start.
+_METRICS_PORT = "metrics-port"
 
 
 class FlinkCluster:
@@ -119,6 +121,19 @@ class FlinkCluster:
             if name.startswith(prefix) and find(record)
         }
 
+    @property
+    def targets_file(self) -> Path:
+        """What Prometheus's `file_sd_configs` reads: a target for each process that was started."""
+        return self.folder / "prometheus-targets.json"
+
+    def metrics_addresses(self) -> dict[str, str]:
+        """Where Prometheus reads JobManager and TaskManagers, `host:port` by name; living ones."""
+        return {
+            name: f"127.0.0.1:{(self.folder / name / _METRICS_PORT).read_text()}"
+            for name, record in sorted(self._processes.records().items())
+            if (self.folder / name / _METRICS_PORT).exists() and find(record)
+        }
+
     def overview(self) -> dict[str, Any]:
         """What `/overview` of the REST interface says: taskmanagers, slots-total and more.
 
@@ -158,6 +173,7 @@ class FlinkCluster:
             # Also on Ctrl-C: a half-started cluster must not stay. Its jobs may: the next start
             # takes them over.
             self._processes.stop(deadline_s=5)
+            self._write_targets()
             raise
 
     def stop(self, *, deadline_s: float = 20) -> None:
@@ -167,6 +183,7 @@ class FlinkCluster:
         savepoints stay in the folder.
         """
         self._processes.stop(deadline_s=deadline_s)
+        self._write_targets()
         if self._zookeeper:
             self._zookeeper.forget()
             shutil.rmtree(self._folders.high_availability, ignore_errors=True)
@@ -315,13 +332,32 @@ class FlinkCluster:
         for left in place.glob("*.pid"):
             left.unlink()
         self._folders.tmp.mkdir(exist_ok=True)
+        # Of its own for each start: one that was killed may not have given the last one back yet.
+        (metrics_port,) = free_ports(1)
+        (place / _METRICS_PORT).write_text(str(metrics_port))
         # start-foreground replaces the shell by the JVM, so the pid we write down is the JVM's.
         self._processes.spawn(
             name,
-            [str(self.home / "bin" / script), "start-foreground", *arguments],
+            [
+                *(str(self.home / "bin" / script), "start-foreground"),
+                *("-D", f"metrics.reporter.prom.port={metrics_port}", *arguments),
+            ],
             log=place / "console.log",
             env=self._environment_of(place),
         )
+        self._write_targets()
+
+    def _write_targets(self) -> None:
+        if not self.folder.exists():
+            return
+        targets = [
+            {"targets": [address], "labels": {"process": name}}
+            for name, address in self.metrics_addresses().items()
+        ]
+        # Replaced whole: Prometheus reads it as soon as it changes.
+        partial = self.targets_file.with_suffix(".tmp")
+        partial.write_text(json.dumps(targets, indent=1))
+        partial.replace(self.targets_file)
 
     def _environment_of(self, place: Path) -> dict[str, str]:
         """The variables of a process whose log and pid file go into the folder `place`."""

@@ -1,9 +1,9 @@
 """The local stack: one broker and one Flink cluster in one folder, started and stopped together."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ops.paths import STACK
@@ -21,6 +21,10 @@ class Addresses:
     taskmanagers: int
     slots: int
     folder: str
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Where Prometheus reads Flink's processes, `host:port` by name."""
+    prometheus_targets: str = ""
+    """The same as a file for Prometheus, kept up to date as processes come and go."""
 
     def as_dict(self) -> dict[str, object]:
         """For `--json`."""
@@ -113,6 +117,8 @@ class Stack:
             taskmanagers=seen["taskmanagers"],
             slots=seen["slots-total"],
             folder=str(self.folder),
+            metrics=self.flink.metrics_addresses(),
+            prometheus_targets=str(self.flink.targets_file),
         )
 
     @contextmanager
