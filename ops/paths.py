@@ -21,6 +21,9 @@ OPERATOR_JARS = BUILD / "jars" / "operator"
 FLINK_HOME = BUILD / "flink-home"
 UDFS_ZIP = BUILD / "tablegate-udfs.zip"
 STAMPS = BUILD / "stamps"
+# For the tests of monitoring/ only.
+PROMETHEUS = BUILD / "prometheus"
+MONITORING = ROOT / "monitoring"
 # Another folder lets two stacks run side by side; the tests use it.
 STACK = Path(os.environ.get("TABLEGATE_STACK", BUILD / "stack"))
 

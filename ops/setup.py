@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ops import prometheus
 from ops.package import digest, package
 from ops.paths import (
     BROKER_JARS,
@@ -23,8 +24,10 @@ from ops.paths import (
     FLINK_CONF,
     FLINK_HOME,
     LOCK,
+    MONITORING,
     OPERATOR_JARS,
     POM,
+    PROMETHEUS,
     PYPROJECT,
     ROOT,
     STAMPS,
@@ -93,6 +96,11 @@ def _assemble_home() -> None:
     _call(VENV_PYTHON, "-m", "ops.stack.assemble")
 
 
+def _fetch_prometheus() -> None:
+    # Not an error: only the tests of monitoring/ need it, and these say why they are skipped.
+    prometheus.fetch()
+
+
 def steps() -> list[Step]:
     """The steps in the order in which they need each other."""
     local = sorted(path for path in (FLINK_CONF / "local").iterdir() if path.is_file())
@@ -106,6 +114,12 @@ def steps() -> list[Step]:
             (FLINK_HOME / "bin" / "flink", FLINK_HOME / "conf" / "config.yaml"),
             _assemble_home,
             ("venv", "jars"),
+        ),
+        # Not in an image: that has no monitoring/ to test.
+        *(
+            [Step("prometheus", (Path(prometheus.__file__),), (PROMETHEUS,), _fetch_prometheus)]
+            if MONITORING.exists()
+            else []
         ),
     ]
 
