@@ -61,11 +61,14 @@ def test_every_alert_is_as_much_faster_as_every_window() -> None:
     assert {group["interval"] for group in groups} == {"1s"}
 
 
-def test_the_scrapes_are_faster_too_and_keep_their_relabelling(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("factor", "interval"), [(3, "5s"), (15, "1s"), (30, "1s")])
+def test_the_scrapes_are_faster_too_up_to_one_a_second_and_keep_their_relabelling(
+    tmp_path: Path, factor: int, interval: str
+) -> None:
     before = yaml.safe_load(CONFIG.read_text())
-    text = faster_config(CONFIG.read_text(), 15, rules=tmp_path / "r", targets=tmp_path / "t")
+    text = faster_config(CONFIG.read_text(), factor, rules=tmp_path / "r", targets=tmp_path / "t")
     after = yaml.safe_load(text)
-    assert after["global"] == {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    assert after["global"] == {"scrape_interval": interval, "scrape_timeout": interval}
     (was,), (job,) = before["scrape_configs"], after["scrape_configs"]
     assert job["metric_relabel_configs"] == was["metric_relabel_configs"]
     assert job["file_sd_configs"] == [{"files": [str(tmp_path / "t")]}]

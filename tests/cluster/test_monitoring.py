@@ -1,0 +1,153 @@
+"""A day in the life of the alerts: real Kafka, Flink and Prometheus, on a faster clock.
+
+The rules are those of monitoring/, in a copy in which every duration is so many times shorter that
+ten minutes are twenty seconds (`tests.support.prometheus.faster_rules`). Restarts are as slow as
+ever: a stop of ten seconds is one of five minutes to the rules. What a restart of a minute does on
+their true clock is shown by promtool, in monitoring/tests/restarts.yml.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ops.stack.flink import FlinkCluster
+from tests.cluster.conftest import NewJob
+from tests.support.dashboard import queries
+from tests.support.join_job import JoinJob, product
+from tests.support.kafka import Kafka
+from tests.support.prometheus import Prometheus, faster_promql, watching
+from tests.support.traffic import traffic
+
+_PER_SECOND = 100
+_ROWS = [f"p{n}" for n in range(1_000)]
+_FAULT_PERCENT = 3
+# A busy machine starts a job in a minute.
+_SLACK_S = 120
+# Panels that are empty where all is well, by title and legend.
+_EMPTY_WHEN_HEALTHY = {
+    # Nothing is pending or firing.
+    ("Alerts", "{{alertname}} {{alertstate}}"),
+    # The job is not a day old.
+    ("Hit rate", "a day"),
+}
+
+
+class Watched:
+    """The job as Prometheus sees it, and for how long it was away because of us."""
+
+    def __init__(self, job: JoinJob, prometheus: Prometheus) -> None:
+        self.job, self.prometheus = job, prometheus
+        self.longest_away_s = 0.0
+        self._begin = time.monotonic()
+
+    def minutes(self, count: float) -> float:
+        """Seconds that so many minutes of the rules take."""
+        return count * 60 / self.prometheus.factor
+
+    def series(self, name: str) -> float | None:
+        return self.prometheus.value(f'{name}{{job_name="{self.job.orders}"}}')
+
+    def wait_for(self, name: str, minutes: float) -> None:
+        self.prometheus.wait_until(
+            lambda: self.series(name) is not None, name, self.minutes(minutes) + _SLACK_S
+        )
+
+    def fired(self) -> set[str]:
+        """Alerts that fired since the beginning, but for what is true at this speed."""
+        allowed = set()
+        if self.longest_away_s > self.minutes(10):
+            allowed.add("TablegateJobAbsent")
+        if self.longest_away_s > self.minutes(15):
+            allowed.add("TablegateGateShut")
+        return self.prometheus.fired(time.monotonic() - self._begin) - allowed
+
+    def back(self, since: float) -> None:
+        """Wait until the gate is open again after a restart that began then."""
+        self.job.wait_open()
+        self.longest_away_s = max(self.longest_away_s, time.monotonic() - since)
+
+
+def _kill(watched: Watched, flink: FlinkCluster) -> None:
+    job, before = watched.job, flink.metrics_addresses()
+    attempts, began = job.attempts(), time.monotonic()
+    job.kill_task_manager()
+    job.wait_until(lambda: job.attempts() > attempts, "a new attempt")
+    watched.back(began)
+    flink.start()
+    assert flink.metrics_addresses().keys() == before.keys()
+    _all_processes_are_scraped(watched.prometheus, flink)
+
+
+def _stop_and_resume(watched: Watched) -> None:
+    began = time.monotonic()
+    watched.job.start(from_savepoint=watched.job.stop())
+    watched.back(began)
+
+
+def _all_processes_are_scraped(prometheus: Prometheus, flink: FlinkCluster) -> None:
+    listed = json.loads(flink.targets_file.read_text())
+    targets = {entry["labels"]["process"]: entry["targets"] for entry in listed}
+    assert targets == {name: [address] for name, address in flink.metrics_addresses().items()}
+
+    def scraped() -> bool:
+        up = prometheus.query("up == 1")
+        return {s.labels["process"]: [s.labels["instance"]] for s in up} == targets
+
+    prometheus.wait_until(scraped, f"scrapes of {targets}", _SLACK_S)
+
+
+def _every_query_of_the_dashboard_answers(watched: Watched) -> None:
+    empty = {
+        (query.panel, query.legend)
+        for query in queries()
+        if not watched.prometheus.query(
+            faster_promql(query.of(watched.job.orders), watched.prometheus.factor)
+        )
+    }
+    assert empty == _EMPTY_WHEN_HEALTHY
+
+
+# A minute and a half of it is waiting for the rules; the rest is the machine's business.
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "factor",
+    [
+        30,
+        pytest.param(6, marks=[pytest.mark.full, pytest.mark.timeout(1_200)]),
+    ],
+)
+def test_a_fault_of_three_percent_is_told_and_restarts_alone_are_not(
+    kafka: Kafka, flink: FlinkCluster, new_job: NewJob, tmp_path: Path, factor: int
+) -> None:
+    job = new_job(settings={"stats": {"window_ms": 1_000}})
+    kafka.produce(job.products, [product(key, f"name of {key}") for key in _ROWS])
+    with (
+        watching(tmp_path / "prometheus", flink.targets_file, factor) as prometheus,
+        traffic(kafka, job.orders, _ROWS, _PER_SECOND) as orders,
+    ):
+        job.start()
+        job.wait_open()
+        watched = Watched(job, prometheus)
+        _all_processes_are_scraped(prometheus, flink)
+        watched.wait_for("tablegate:hit_rate:ratio10m", 10)
+        _kill(watched, flink)
+        _stop_and_resume(watched)
+        watched.wait_for("tablegate:hit_rate:level1d", 20)
+        assert watched.series("tablegate:hit_rate:ratio10m") == 1
+        assert watched.fired() == set()
+        _every_query_of_the_dashboard_answers(watched)
+
+        orders.missing_percent = _FAULT_PERCENT
+        prometheus.wait_until(
+            lambda: "TablegateHitRateFell" in watched.fired(),
+            "the alert",
+            watched.minutes(20) + _SLACK_S,
+        )
+        assert watched.fired() == {"TablegateHitRateFell"}
+        # The window may still hold some of the time before.
+        rate = watched.series("tablegate:hit_rate:ratio10m")
+        assert rate == pytest.approx(1 - _FAULT_PERCENT / 100, abs=0.008)
