@@ -25,6 +25,7 @@ from tests.support.traffic import traffic
 _PER_SECOND = 100
 _ROWS = [f"p{n}" for n in range(1_000)]
 _FAULT_PERCENT = 3
+_RATE, _LEVEL = "tablegate:hit_rate:ratio10m", "tablegate:hit_rate:level1d"
 # A busy machine starts a job in a minute.
 _SLACK_S = 120
 # Panels that are empty where all is well, by title and legend.
@@ -51,9 +52,12 @@ class Watched:
     def series(self, name: str) -> float | None:
         return self.prometheus.value(f'{name}{{job_name="{self.job.orders}"}}')
 
-    def wait_for(self, name: str, minutes: float) -> None:
+    def wait_for_all_hits(self, *names: str, minutes: float) -> None:
+        """Wait until each of these hit rates is there and is 100 %."""
         self.prometheus.wait_until(
-            lambda: self.series(name) is not None, name, self.minutes(minutes) + _SLACK_S
+            lambda: all(self.series(name) == 1 for name in names),
+            f"100 % of {names}",
+            self.minutes(minutes) + _SLACK_S,
         )
 
     def fired(self) -> set[str]:
@@ -133,11 +137,10 @@ def test_a_fault_of_three_percent_is_told_and_restarts_alone_are_not(
         job.wait_open()
         watched = Watched(job, prometheus)
         _all_processes_are_scraped(prometheus, flink)
-        watched.wait_for("tablegate:hit_rate:ratio10m", 10)
+        watched.wait_for_all_hits(_RATE, minutes=10)
         _kill(watched, flink)
         _stop_and_resume(watched)
-        watched.wait_for("tablegate:hit_rate:level1d", 20)
-        assert watched.series("tablegate:hit_rate:ratio10m") == 1
+        watched.wait_for_all_hits(_RATE, _LEVEL, minutes=20)
         assert watched.fired() == set()
         _every_query_of_the_dashboard_answers(watched)
 
@@ -149,5 +152,5 @@ def test_a_fault_of_three_percent_is_told_and_restarts_alone_are_not(
         )
         assert watched.fired() == {"TablegateHitRateFell"}
         # The window may still hold some of the time before.
-        rate = watched.series("tablegate:hit_rate:ratio10m")
+        rate = watched.series(_RATE)
         assert rate == pytest.approx(1 - _FAULT_PERCENT / 100, abs=0.008)
