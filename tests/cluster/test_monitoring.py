@@ -79,11 +79,13 @@ def _kill(watched: Watched, flink: FlinkCluster) -> None:
     job, before = watched.job, flink.metrics_addresses()
     attempts, began = job.attempts(), time.monotonic()
     job.kill_task_manager()
+    # The one that stood by takes over. The new one is ready when the job resumes.
+    flink.start_taskmanager(wait=False)
+    after = flink.metrics_addresses()
+    assert after.keys() == before.keys()
+    assert after != before
     job.wait_until(lambda: job.attempts() > attempts, "a new attempt")
     watched.back(began)
-    flink.start()
-    assert flink.metrics_addresses().keys() == before.keys()
-    _all_processes_are_scraped(watched.prometheus, flink)
 
 
 def _stop_and_resume(watched: Watched) -> None:
@@ -140,6 +142,7 @@ def test_a_fault_of_three_percent_is_told_and_restarts_alone_are_not(
         watched.wait_for_all_hits(_RATE, minutes=10)
         _kill(watched, flink)
         _stop_and_resume(watched)
+        _all_processes_are_scraped(prometheus, flink)
         watched.wait_for_all_hits(_RATE, _LEVEL, minutes=20)
         assert watched.fired() == set()
         _every_query_of_the_dashboard_answers(watched)
