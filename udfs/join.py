@@ -88,8 +88,8 @@ class GatedJoin(KeyedCoProcessFunction):
         self._open = self._consistency is Consistency.NONE
         # When this subtask first had to know that the table is loaded.
         self._loaded_ms = 0
-        # Also without a grace: an earlier version may have had one.
         self._holds = self._rules.on_miss.hold
+        # Also without a grace: an earlier version may have had one.
         self._grace = Grace(runtime_context, self._rules.miss_grace_ms, clock.now_ms())
         self._outcomes = Outcomes(self._rules, runtime_context)
         slack = self._rules.hold_slack_events
