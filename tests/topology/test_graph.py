@@ -83,13 +83,18 @@ class Node(NamedTuple):
     name: str
     parallelism: int
     max_parallelism: int
+    inputs: int
 
 
 def _nodes(settings: Settings, facts: ClusterFacts = HEALTHY, **how: Any) -> list[Node]:
     graph = build(settings, facts, TARGETS, **how)._generate_stream_graph()
     return [
         Node(
-            n.getTransformationUID(), n.getOperatorName(), n.getParallelism(), n.getMaxParallelism()
+            n.getTransformationUID(),
+            n.getOperatorName(),
+            n.getParallelism(),
+            n.getMaxParallelism(),
+            n.getInEdges().size(),
         )
         for n in graph.getStreamNodes().toArray()
     ]
@@ -164,7 +169,11 @@ def test_a_further_output_has_operators_of_its_own_and_the_others_keep_theirs(
     tables = _settings().model_dump(by_alias=True, exclude_unset=True)
     tables["output"] |= {"also": {"orders.live": "emit_null", "orders.copy": "route"}}
     facts = replace(HEALTHY, also=(topic("orders.live"), topic("orders.copy")))
-    more = {n.uid for n in _nodes(from_mapping(tables), facts)} - {n.uid for n in nodes}
+    found = {n.uid: n for n in _nodes(from_mapping(tables), facts)}
+    # The hits, and with emit_null also the events without their row.
+    assert found["also-orders.live-table"].inputs == 2
+    assert found["also-orders.copy-table"].inputs == found["enriched-table"].inputs == 1
+    more = found.keys() - {n.uid for n in nodes}
     assert {str(uid).removeprefix("Sink Committer: ") for uid in more} == {
         f"also-{name}-{part}"
         for name in ("orders.live", "orders.copy")
