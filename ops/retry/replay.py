@@ -42,6 +42,7 @@ _BATCH_S = 2.0
 _TRANSACTION_TIMEOUT_MS = 60_000
 _ANSWER_S = 30.0
 _COMMIT_S = 120.0
+_REPORT_S = 1.0
 # Librdkafka's default.
 _WIRE_BATCH_BYTES = 1_000_000
 # Librdkafka's largest: the topic's own limit shall decide.
@@ -51,6 +52,15 @@ _FENCED = frozenset(
         KafkaError._FENCED,  # noqa: SLF001  (its only name)
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+# Said of records that were not at fault.
+_TAKEN_BACK = frozenset(
+    {
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001  (their only names)
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError._FATAL,  # noqa: SLF001
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
     }
 )
 
@@ -124,6 +134,7 @@ class Sender:
         self._pending: list[Letter] = []
         self._bytes, self._began = 0, 0.0
         self._refused: tuple[Place, str] | None = None
+        self._fenced = False
         self._producer = Producer(
             {
                 "message.max.bytes": _MESSAGE_BYTES,
@@ -226,14 +237,20 @@ class Sender:
                 headers=[*replayed_headers(letter, headers)],
                 on_delivery=partial(self._on_refusal, letter.place),
             )
+            # It raises what has ended the transaction meanwhile, whichever call that was.
+            self._producer.poll(0)
         except KafkaException as error:
-            self._refused = self._refused or (letter.place, self._text(error))
+            if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                self._refused = self._refused or (letter.place, self._text(error))
             self._fail(error)
         self._bytes += len(message)
-        self._producer.poll(0)
 
     def _on_refusal(self, place: Place, error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
+        if error is None:
+            return
+        if error.code() in _FENCED:
+            self._fenced = True
+        elif error.code() not in _TAKEN_BACK:
             self._refused = self._refused or (place, self._admin.scrub(error.str()))
 
     def _commit(self, marks: Marks, tally: Tally) -> None:
@@ -258,12 +275,24 @@ class Sender:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     self._fail(error)
 
+    def _await_reports(self) -> None:
+        # A transaction fails with its first record, whose report may still be on its way; what is
+        # tried meanwhile fails without a word of the reason.
+        deadline = time.monotonic() + _REPORT_S
+        while not (self._fenced or self._refused) and time.monotonic() < deadline:
+            try:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                self._fenced = error.args[0].code() in _FENCED
+
     def _text(self, error: KafkaException) -> str:
         return self._admin.scrub(error.args[0].str())
 
     def _fail(self, error: KafkaException) -> NoReturn:
         where, reason = self._destination.topic, self._text(error)
-        if error.args[0].code() in _FENCED:
+        self._fenced = self._fenced or error.args[0].code() in _FENCED
+        self._await_reports()
+        if self._fenced:
             raise RetryError(
                 f"Another replay of {self._dead.name} has begun, and this one is over.",
                 "Let the other one finish; neither sends a letter that the other has sent.",

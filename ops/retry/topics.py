@@ -22,7 +22,11 @@ from udfs.targets import topic_id_text
 
 
 class Ends(NamedTuple):
-    """One partition: its first offset, the first of an unfinished transaction, its log end."""
+    """One partition: its first offset, its log end, and how far committed records reach.
+
+    ``stable`` is where the first unfinished transaction begins, or else the log end, a moment
+    later than ``log``.
+    """
 
     begin: int
     stable: int
@@ -40,7 +44,7 @@ class Topic:
     @property
     def hidden(self) -> int:
         """Offsets that nobody who reads committed records sees until a transaction has ended."""
-        return sum(ends.log - ends.stable for ends in self.partitions.values())
+        return sum(max(0, ends.log - ends.stable) for ends in self.partitions.values())
 
     def spans(self, at: Iterable[Place] = ()) -> dict[int, tuple[int, int]]:
         """What is to be read, by partition: first offset, and the one behind the last.
@@ -79,11 +83,10 @@ def find(admin: Admin, name: str) -> Topic | None:
         question = admin.client.describe_topics(wanted, request_timeout=TIMEOUT_S)[name]
         described = admin.answer(question, f"topic {name}")
         numbers = sorted(partition.id for partition in described.partitions)
-        # The log ends last: what has been committed before this call stands below them, and a
-        # stable end that is not below the log end hides nothing.
         begins = _offsets(admin, name, numbers, OffsetSpec.earliest())
-        stable = _offsets(admin, name, numbers, OffsetSpec.latest(), committed=True)
+        # The stable ends last: one at or past its log end proves that nothing below was hidden.
         ends = _offsets(admin, name, numbers, OffsetSpec.latest())
+        stable = _offsets(admin, name, numbers, OffsetSpec.latest(), committed=True)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None

@@ -50,7 +50,7 @@ def test_whoever_begins_later_ends_the_replay_that_is_under_way(letters: Letters
     letters.replay()
     _, told = first.communicate(timeout=_DEADLINE_S)
     assert first.returncode == 1, told
-    assert f"Another replay of {letters.dead} has begun" in told
+    assert f"Another replay of {letters.dead} has begun" in told, told
     assert_each_once(letters, _MANY)
 
 
