@@ -106,12 +106,15 @@ class HitRate(KeyedProcessFunction):
         if starts:
             counts = counts._replace(told_until_ms=starts[-1] + self._window_ms)
         self._keep(counts)
-        # There is always a timer: after a restart it fires at once and shows the counts.
         self._wait(counts.told_until_ms, ctx)
 
     def _wait(self, start_ms: int, ctx: KeyedProcessFunction.Context) -> None:
-        end_ms = start_ms + self._window_ms
-        ctx.timer_service().register_processing_time_timer(end_ms + _SLACK_MS)
+        timers = ctx.timer_service()
+        over_ms = start_ms + self._window_ms + _SLACK_MS
+        # There is always a timer, and never one that is far away: after a restart it fires soon,
+        # if not at once, and shows the counts.
+        soon_ms = timers.current_processing_time() + _SECOND_MS
+        timers.register_processing_time_timer(min(over_ms, soon_ms))
 
     def _counts(self) -> _Counts | None:
         stored = self._state.value()

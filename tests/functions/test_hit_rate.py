@@ -95,7 +95,8 @@ def test_after_a_restart_of_a_quiet_job_the_counts_are_shown_without_an_event() 
     harness.clock(START_MS + 100_000)
     after = _new(harness)
     assert (_shown(after)("HIT"), after.count("hit_rate_bp")) == (0, -1)
-    after.clock(START_MS + 101_000)
+    # Also in the middle of a window.
+    after.clock(START_MS + 101_001)
     assert (_shown(after)("HIT"), _shown(after)("DELETED")) == (3, 1)
     assert after.count("hit_rate_bp") == 7_500
 
