@@ -387,7 +387,7 @@ def not_ready(status: Status) -> str:
         parts.append(f"the stream's lag is {'unknown' if status.lag is None else status.lag}")
         if status.held:
             parts.append(f"{status.held} held events are not released yet")
-    parts += status.reading.notes
+    parts += status.notes
     return ", ".join(parts)
 
 

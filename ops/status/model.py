@@ -21,6 +21,9 @@ MAX_LAG = 10_000
 """Default budget for the stream's lag, in records: less than a second of what one subtask joins
 (18,000 to 36,000 records a second, measured), so that under it the job keeps up."""
 
+# So many events without a single hit are no chance.
+_SUSPICIOUS_MISSES = 100
+
 
 class Phase(StrEnum):
     """Where a job stands, from absent to ready."""
@@ -131,6 +134,19 @@ class Status:
     def alive(self) -> bool:
         """Whether the job runs or is on its way there by itself."""
         return self.phase not in DEAD
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else a person should know."""
+        tally = Tally(self.reading.decided)
+        # A bad hour has some hits; a stream and a table that do not speak of the same keys has none.
+        if tally.hits or tally.misses < _SUSPICIOUS_MISSES:
+            return self.reading.notes
+        return (
+            *self.reading.notes,
+            f"of {tally.misses:,} events none has met a row: do stream.key and table.key name the "
+            "same thing, written alike?",
+        )
 
     @property
     def slowest(self) -> Partition | None:

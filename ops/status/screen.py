@@ -103,7 +103,7 @@ def facts(status: Status) -> Iterator[tuple[str, str]]:
     yield from _events(status)
     if reading.restarts:
         yield "restarts", str(reading.restarts)
-    for note in reading.notes:
+    for note in status.notes:
         yield "note", note
     if found := cause(status):
         yield "cause", found
@@ -210,7 +210,7 @@ def as_json(status: Status) -> dict[str, Any]:
             "hit_rate": None if status.hit_rate is None else round(status.hit_rate, 6),
         },
         "decided": {**reading.decided, "last_rate_bp": reading.last_rate_bp},
-        "notes": list(reading.notes),
+        "notes": list(status.notes),
         "cause": cause(status),
         "failure": reading.failure,
     }

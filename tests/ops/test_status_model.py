@@ -291,6 +291,24 @@ def test_events_that_wait_for_their_row_are_held_too() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("decided", "told"),
+    [
+        ({"NOT_FOUND": 90, "DELETED": 10}, True),
+        ({"NOT_FOUND": 99}, False),
+        ({"NOT_FOUND": 5_000, "HIT": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_job_in_which_nothing_ever_met_a_row_is_noted(
+    decided: dict[str, int], told: bool
+) -> None:
+    status = judge(replace(RUNNING, decided=decided, notes=("brokers: gone",)))
+    assert screen.as_json(status)["notes"][0] == "brokers: gone"
+    assert any("none has met a row" in note for note in screen.as_json(status)["notes"]) is told
+    assert any("none has met a row" in value for _, value in screen.facts(status)) is told
+
+
 def test_why_it_is_not_ready_names_the_partition_or_the_lag() -> None:
     waiting = replace(LOADING, table_goals={0: Target(0, 100, None, waiting=True)})
     assert "customers[0] is short by 75 (unfinished transaction)" in not_ready(judge(waiting))
