@@ -139,14 +139,14 @@ class Status:
     def notes(self) -> tuple[str, ...]:
         """What else a person should know."""
         tally = Tally(self.reading.decided)
-        # A bad hour has some hits; a stream and a table that do not speak of the same keys has none.
+        # A bad hour has some hits; with keys that are written in two ways there are none.
         if tally.hits or tally.misses < _SUSPICIOUS_MISSES:
             return self.reading.notes
-        return (
-            *self.reading.notes,
+        hint = (
             f"of {tally.misses:,} events none has met a row: do stream.key and table.key name the "
-            "same thing, written alike?",
+            "same thing, written alike?"
         )
+        return (*self.reading.notes, hint)
 
     @property
     def slowest(self) -> Partition | None:
