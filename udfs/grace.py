@@ -19,10 +19,9 @@ from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
 from udfs.records import Record
 
-# An earlier version may have had a longer grace; at most so long is each row asked for its key.
-_RESTORED_MS = 10_000
-
-# How often a key is looked at whose events wait without an end: for a version that lets them go.
+# Each key with parked events has a timer of processing time, at most so far ahead: the longest grace
+# that the settings allow. So after a restart, whatever the grace and the policy were before it, all
+# keys that have parked events are known after this time, and not earlier.
 _LOOK_MS = 600_000
 
 
@@ -50,6 +49,8 @@ class Parked(NamedTuple):
     event: Record
     told: bool = False
     """Whether its grace is over and it waits on: told to outputs that want it without its row."""
+    restored: bool = False
+    """Whether an attempt before this one parked it."""
 
 
 class Grace:
@@ -60,10 +61,10 @@ class Grace:
         self._parked = context.get_map_state(parked_state())
         self._grace_ms = grace_ms
         # Every row of the table asks whether its key has parked events, so that the keys are also
-        # kept here. Of those that were restored nothing is known until their timers have fired.
-        self._keys: set[str | None] = set()
-        self._began_ms = now_ms
-        self._all_known_ms = now_ms + max(grace_ms, _RESTORED_MS)
+        # kept here, with the number of the first event that this attempt parked (None: it parked
+        # none). Of those that were restored nothing is known until their timers have fired.
+        self._keys: dict[str | None, int | None] = {}
+        self._all_known_ms = now_ms + _LOOK_MS + 1
         self._all_known = False
         self._asked = False
 
@@ -83,10 +84,6 @@ class Grace:
         if timestamp_ms >= self._all_known_ms:
             self._all_known = True
 
-    def restored(self, parked: Parked) -> bool:
-        """Whether it was parked by an attempt before this one."""
-        return parked.until_ms - self._grace_ms < self._began_ms
-
     def park(
         self,
         key: str,
@@ -103,25 +100,29 @@ class Grace:
             ctx.timer_service().register_processing_time_timer(parked.until_ms)
         self._parked.put(tail, (parked.until_ms, read_ms, *event))
         self._set_queue(head, tail + 1, told)
-        self._keys.add(key)
+        if self._keys.get(key) is None:
+            self._keys[key] = tail
 
     def take(self, key: str | None, wanted: Callable[[Parked], bool]) -> Iterator[Parked]:
         """Take events from the head of the queue, as long as they are ``wanted``."""
         head, tail, told = self._queue()
         began = head
         while head < tail:
-            parked = self._read(head)._replace(told=head < told)
+            own = self._keys.get(key)
+            parked = self._read(head)._replace(
+                told=head < told, restored=own is None or head < own
+            )
             if not wanted(parked):
                 break
             self._parked.remove(head)
             head += 1
             yield parked
         if head == tail:
-            self._keys.discard(key)
+            self._keys.pop(key, None)
             if head > began:
                 self._ends.clear()
         else:
-            self._keys.add(key)
+            self._keys.setdefault(key, None)
             if head > began:
                 self._set_queue(head, tail, told)
 
@@ -137,6 +138,10 @@ class Grace:
             yield parked
         if told > began:
             self._set_queue(head, tail, told)
+
+    def any_parked(self) -> bool:
+        """Whether the current key has parked events, by the state itself."""
+        return self._ends.value() is not None
 
     def first(self) -> Parked | None:
         """The event that has been parked for longest, None when there is none."""

@@ -139,8 +139,9 @@ class GatedJoin(KeyedCoProcessFunction):
             self._grace.fired(timestamp)
             yield from self._settle(key, ctx)
             return
-        # Before those that were held, which are younger.
-        if self._grace.may_have(key, ctx):
+        # Before those that were held, which are younger. Asked of the state: what waits for the gate
+        # may be in no timer of processing time and so not be known.
+        if self._grace.any_parked():
             yield from self._settle(key, ctx)
         if not self._continuous:
             self._open = True
@@ -186,7 +187,7 @@ class GatedJoin(KeyedCoProcessFunction):
 
         for parked in self._grace.take(key, wanted):
             yield from self._join(parked.event, ctx, parked.read_ms, parked=parked)
-            if not self._grace.restored(parked):
+            if not parked.restored:
                 self._unparked_events.inc()
         if self._holds:
             for parked in self._grace.tell(is_over):
@@ -202,7 +203,9 @@ class GatedJoin(KeyedCoProcessFunction):
                 timers.register_event_time_timer(self._moment(parked))
         if untold is not None and untold.until_ms > now_ms:
             timers.register_processing_time_timer(untold.until_ms)
-        elif untold is None and first is not None:
+        elif first is not None:
+            # Also for those that only wait for the gate: by its timers the next attempt knows which
+            # keys have parked events.
             timers.register_processing_time_timer(self._grace.next_look_ms(now_ms))
 
     def _decidable(self, parked: Parked, ctx: KeyedCoProcessFunction.Context) -> bool:

@@ -14,7 +14,7 @@ from tests.functions.test_join import RULES, names, order, product
 from tests.support.keyed_harness import Harness
 from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS
 from udfs.core.hold import Consistency
-from udfs.grace import Grace
+from udfs.grace import _LOOK_MS, Grace
 from udfs.join import GatedJoin
 
 START_MS = 1_700_000_000_000
@@ -112,7 +112,7 @@ def test_events_of_a_key_come_out_in_their_order_and_nothing_stays(clock: _Clock
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 50)
     assert [offset for offset, _ in names(harness)] == list(range(51))
-    _pass(harness, clock, 20_000)
+    _pass(harness, clock, 2 * _LOOK_MS)
     assert harness.clock_timers == set()
     left = {name: keys for name, keys in harness.state.items() if keys and name != "table-row"}
     assert left == {}
@@ -215,7 +215,7 @@ def test_rows_look_for_parked_events_only_until_the_restored_ones_are_known(cloc
     grace: Grace = after.function._grace
     after.key = "p9"
     assert grace.may_have("p9", after)
-    _pass(after, clock, 10_000)
+    _pass(after, clock, _LOOK_MS + 1)
     assert not grace.may_have("p9", after)
     # The gate is shut, so it is parked still, and known now.
     assert grace.may_have("p1", after)
@@ -293,3 +293,36 @@ def test_whatever_happens_each_event_is_decided_once_and_the_hits_of_a_key_in_or
 
 def _value(out: Any) -> Any:
     return json.loads(out[1])
+
+
+def test_two_failures_while_the_table_loads_leave_no_event_behind(clock: _Clock) -> None:
+    harness = _open()
+    order(harness, "p1", 0)
+    for _ in range(2):
+        harness = harness.restarted(GatedJoin(PATIENT))
+        harness.advance(CLOSED_MS)
+        # Rows of other keys come, and its grace ends, but the gate does not open.
+        product(harness, "p9", {"name": "jar"})
+        _pass(harness, clock, 3 * GRACE_MS)
+        assert (harness.out, harness.side) == ([], {})
+    order(harness, "p1", 1)
+    harness.advance(clock.ms)
+    assert _verdicts(harness) == [(0, "NOT_FOUND")]
+    _pass(harness, clock, GRACE_MS)
+    assert _verdicts(harness) == [(0, "NOT_FOUND"), (1, "NOT_FOUND")]
+    assert harness.parked() == harness.held() == 0
+
+
+@pytest.mark.parametrize("grace_ms", [0, 1_000, 600_000])
+def test_with_another_grace_a_restored_event_meets_its_row_the_moment_it_comes(
+    clock: _Clock, grace_ms: int
+) -> None:
+    harness = _open(replace(RULES, miss_grace_ms=600_000))
+    order(harness, "p1", 0)
+    after = harness.restarted(GatedJoin(replace(RULES, miss_grace_ms=grace_ms)))
+    after.advance(START_MS)
+    _pass(after, clock, 30_000)
+    product(after, "p1", {"name": "mug"})
+    assert names(after) == [(0, "mug")]
+    # It was parked by another attempt: this one has none in its counters.
+    assert after.count("unparked_events") == after.count("parked_events") == 0

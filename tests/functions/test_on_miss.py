@@ -260,3 +260,17 @@ def test_an_event_without_a_key_counts_once_wherever_it_goes(
     harness.event("no key: 0@0", Row(*Record(None, b"o", b'{"offset":0}', None, 1, 0, 0)))
     assert set(harness.side) == topics
     assert _counted(harness) == ["NO_KEY"]
+
+
+def test_after_a_restart_a_held_event_meets_its_row_the_moment_it_comes(clock: _Clock) -> None:
+    harness = _open(HOLD)
+    order(harness, "p1", 0)
+    _pass(harness, clock, GRACE_MS)
+    after = harness.restarted(GatedJoin(HOLD))
+    after.advance(clock.ms)
+    for _ in range(5):
+        _pass(after, clock, _LOOK_MS // 4)
+        product(after, "p2", {"name": "jar"})
+    product(after, "p1", {"name": "mug"})
+    order(after, "p1", 1)
+    assert names(after) == [(0, "mug"), (1, "mug")]
