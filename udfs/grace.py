@@ -17,12 +17,13 @@ from pyflink.common import Types
 from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
+from udfs.core.misses import GRACE_LIMIT_MS
 from udfs.records import Record
 
-# Each key with parked events has a timer of processing time, at most so far ahead: the longest grace
-# that the settings allow. So after a restart, whatever the grace and the policy were before it, all
-# keys that have parked events are known after this time, and not earlier.
-_LOOK_MS = 600_000
+# Each key with parked events has a timer of processing time, at most so far ahead. So after a
+# restart, whatever the grace and the policy were before it, all keys that have parked events are
+# known after this time, and not earlier.
+_LOOK_MS = GRACE_LIMIT_MS
 
 
 def ends_state() -> ValueStateDescriptor:
@@ -109,9 +110,7 @@ class Grace:
         began = head
         while head < tail:
             own = self._keys.get(key)
-            parked = self._read(head)._replace(
-                told=head < told, restored=own is None or head < own
-            )
+            parked = self._read(head)._replace(told=head < told, restored=own is None or head < own)
             if not wanted(parked):
                 break
             self._parked.remove(head)

@@ -139,8 +139,8 @@ class GatedJoin(KeyedCoProcessFunction):
             self._grace.fired(timestamp)
             yield from self._settle(key, ctx)
             return
-        # Before those that were held, which are younger. Asked of the state: what waits for the gate
-        # may be in no timer of processing time and so not be known.
+        # Before those that were held, which are younger. The state is asked: this is rare, and what
+        # is remembered of it may be incomplete.
         if self._grace.any_parked():
             yield from self._settle(key, ctx)
         if not self._continuous:

@@ -18,7 +18,7 @@ from jobs.settings.rules import broken_rules
 from jobs.settings.secrets import ClientProperties, TextTable
 from jobs.settings.toml_text import describe
 from jobs.settings.topic_rules import topic_name
-from udfs.core.misses import OnMiss
+from udfs.core.misses import GRACE_LIMIT_MS, OnMiss
 from udfs.core.retry import parse_delays
 
 _BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]):(\d{1,5})")
@@ -191,7 +191,7 @@ class GateSettings(_Table):
 class MissSettings(_Table):
     """``[miss]``: what happens to an event that finds no row."""
 
-    grace_ms: int = Field(default=5_000, ge=0, le=600_000)
+    grace_ms: int = Field(default=5_000, ge=0, le=GRACE_LIMIT_MS)
     retry_after: Annotated[str, AfterValidator(_delays)] = "10 s, 5 min, 1 h"
     verdict_field: Annotated[str, AfterValidator(_not_blank)] = "tablegate_verdict"
 

@@ -22,6 +22,8 @@ from udfs.core.errors import TablegateError
 _LOAD_SUFFIX = ".table-load"
 _REASON_LENGTH = 2_000
 _INTERRUPTED = "the command that started it was interrupted"
+# A stop's savepoint may take as long; when exactly it was asked for is not in the journal.
+_STOP_MS = 300_000
 # However short the new version's time was: the old one has shown that it comes up.
 _BACK_S = 300.0
 
@@ -56,9 +58,25 @@ class Deployer:
                     f"The command that started version {version.number} was interrupted; its job "
                     f"{version.job_id} runs."
                 )
+                self._resend_of_before(version)
                 self._journal.take_over(version.ended(Result.NOT_READY, _INTERRUPTED))
             else:
                 self._journal.write(version.ended(Result.FAILED, _INTERRUPTED))
+
+    def _resend_of_before(self, version: Version) -> None:
+        """What an interrupted reload owes: the events that waited in the version before it."""
+        if version.action != "reload":
+            return
+        before = [v for v in self._journal.versions() if v.number < version.number]
+        old = next((v for v in reversed(before) if v.stopped_with and v.stopped_at_ms), None)
+        left = self._engine.read_savepoint(old.stopped_with) if old is not None else None
+        if old is None or old.stopped_at_ms is None or left is None:
+            self._engine.say(
+                f"Events that waited for their next try in the version before {version.number} may "
+                "be left behind: its savepoint cannot be read."
+            )
+            return
+        self._engine.resend_waiting(old, version, left, old.stopped_at_ms - _STOP_MS)
 
     # ------------------------------------------------------------------------------ actions
 
@@ -147,11 +165,11 @@ class Deployer:
         except TablegateError as error:
             outcome = Outcome(ready=False, alive=False, reason=str(error))
             new = self._latest(new)
-        new = self._settle(new, old, old.stopped_with, outcome)
-        # Not before: the old version, started again, has them in its state.
-        if left is not None:
+        # Only when there is no way back: the old version, started again, has them in its state. And
+        # before the journal says that all is done: `recover` repeats it when we are interrupted.
+        if outcome.ready and left is not None:
             self._engine.resend_waiting(old, new, left, asked_ms)
-        return new
+        return self._settle(new, old, old.stopped_with, outcome)
 
     def rollback(self, new: Version, old: Version | None, savepoint: str) -> Version:
         """Replace the current version by an earlier one, started from ``savepoint``.

@@ -30,8 +30,8 @@ from ops.stack.processes import wait_until
 from ops.status.model import Phase, Status
 from ops.status.reader import find
 from ops.status.watch import Watch
-from udfs.core.errors import StackError
-from udfs.core.misses import OnMiss
+from udfs.core.errors import StackError, TablegateError
+from udfs.core.misses import GRACE_LIMIT_MS, OnMiss
 
 T = TypeVar("T")
 
@@ -233,13 +233,12 @@ class FlinkEngine:
     def holds_events(self, version: Version, job_id: str) -> str:
         """Why events would be lost if the job's state were left behind; "" when none would."""
         settings = version.settings()
+        grace_ms = self._longest_grace_ms(version)
         watch = Watch(self._cluster, job_id, settings)
         try:
             # What the gate let go is counted a moment later.
             status, _ = watch.until(
-                lambda status: (
-                    not held_reason(status, continuous=False, grace_ms=settings.miss.grace_ms)
-                ),
+                lambda status: not held_reason(status, continuous=False, grace_ms=grace_ms),
                 timeout_s=_RELEASE_S,
             )
         finally:
@@ -247,7 +246,7 @@ class FlinkEngine:
         return held_reason(
             status,
             continuous=settings.gate.continuous,
-            grace_ms=settings.miss.grace_ms,
+            grace_ms=grace_ms,
             for_ever=OnMiss.HOLD in settings.output.on_miss_of().values(),
         )
 
@@ -275,7 +274,27 @@ class FlinkEngine:
 
     def uids(self, version: Version) -> Mapping[str, str]:
         """The version's uids, each with its operator's name."""
-        return packages.uids(self._journal.files(version) / version.package)
+        package = self._journal.files(version) / version.package
+        return packages.uids(package, version.settings())
+
+    def _longest_grace_ms(self, version: Version) -> int:
+        """For how long events may wait for their row that this version, or one before it, parked.
+
+        Its own grace is not enough: restored events keep the end that they were given.
+        """
+        graces = []
+        for known in self._journal.versions():
+            if known.number > version.number:
+                continue
+            try:
+                settings = known.settings()
+            except TablegateError:
+                # Its secrets are not set here, say.
+                graces.append(GRACE_LIMIT_MS)
+                continue
+            holds = OnMiss.HOLD in settings.output.on_miss_of().values()
+            graces.append(GRACE_LIMIT_MS if holds else settings.miss.grace_ms)
+        return max(graces, default=GRACE_LIMIT_MS)
 
     def hand_over_offsets(self, old: Version, new: Version, savepoint: Savepoint) -> None:
         """See to it that the new version's group stands where the savepoint does in the stream."""

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from jobs.settings import Settings
 from ops.deploy.errors import DeployError
 from ops.package import package as write_package
 from ops.paths import UDFS_ZIP
@@ -53,8 +54,10 @@ def entry(package: Path, folder: Path) -> Path:
     return path
 
 
-def uids(package: Path) -> dict[str, str]:
+def uids(package: Path, settings: Settings) -> dict[str, str]:
     """Every uid that the package's version gives to an operator, to the operator's name.
+
+    ``settings`` are that version's: they add outputs and leave operators out.
 
     Raises:
         DeployError: the package has no such file, or one that cannot be run.
@@ -72,9 +75,23 @@ def uids(package: Path) -> dict[str, str]:
         ) from error
     finally:
         del sys.modules[module.__name__]
+    listed = vars(module)
+    further = [listed["output"](f"also-{topic}") for topic in settings.output.also]
+    named = _named([*listed.values(), *further])
+    left_out: list[object] = []
+    if not settings.miss.retry_after:
+        left_out += [listed.get("RETRY_SIDE"), listed.get("RETRY_DELAY")]
+    absent = set(_named(left_out))
+    if not settings.stats.topic:
+        # Written to nowhere, which needs nothing to commit.
+        absent.add(f"{COMMITTER}stats-sink")
+    return {uid: name for uid, name in named.items() if uid not in absent}
+
+
+def _named(values: Iterable[object]) -> dict[str, str]:
     named: dict[str, str] = {}
-    for value in vars(module).values():
-        for operator in (value,) if hasattr(value, "uid") else _tuple_of(value):
+    for value in values:
+        for operator in (value,) if hasattr(value, "uid") else _several(value):
             uid, name = getattr(operator, "uid", None), getattr(operator, "name", "")
             if isinstance(uid, str):
                 named[uid] = str(name)
@@ -83,7 +100,9 @@ def uids(package: Path) -> dict[str, str]:
     return named
 
 
-def _tuple_of(value: object) -> tuple[object, ...]:
+def _several(value: object) -> tuple[object, ...]:
+    if isinstance(value, dict):
+        return tuple(value.values())
     return value if isinstance(value, tuple) else ()
 
 

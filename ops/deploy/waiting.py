@@ -19,6 +19,7 @@ from jobs.settings import Settings
 from ops.deploy.errors import DeployError
 from ops.retry.scan import scan
 from ops.retry.topics import require
+from udfs.core.model import Header
 from udfs.core.retry import due_of
 
 MARGIN_MS = 60_000
@@ -61,12 +62,23 @@ def resend(settings: Settings, read: Mapping[int, int], asked_ms: int) -> int:
             if partition in read
         }
         writer = _Writer(admin, client, name)
+        seen: set[tuple[Any, ...]] = set()
         for messages, _ in scan(admin, client, name, spans):
             for message in messages:
                 headers: Any = message.headers() or []
-                if still_waits(dict(headers), asked_ms):
+                found = dict(headers)
+                told = which_try(found, message)
+                if still_waits(found, asked_ms) and told not in seen:
+                    seen.add(told)
                     writer.write(message, headers)
         return writer.finish()
+
+
+def which_try(headers: Mapping[str, bytes | None], message: Any) -> tuple[Any, ...]:
+    """What tells a record from all others but the copies of it that were made here before."""
+    told = tuple(headers.get(name) for name in (Header.SOURCE, Header.ATTEMPT, Header.DUE))
+    # Without our headers it is a record by itself.
+    return told if all(told) else (message.partition(), message.offset())
 
 
 class _Writer:

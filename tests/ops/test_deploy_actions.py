@@ -325,6 +325,21 @@ def test_an_upgrade_that_was_interrupted_while_its_job_came_up_is_the_current_on
     assert (target.number, target.stopped_with) == (2, "file:/savepoints/job-2")
 
 
+def test_a_reload_that_was_interrupted_while_its_job_came_up_still_brings_along_what_waited(
+    rig: Rig,
+) -> None:
+    old = rig.deployed()
+    rig.engine.wait_ready = _interrupt  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        rig.deployer.reload(replace(rig.version(), action="reload"), old)
+    assert not [step for step in rig.engine.steps if step.startswith("resend")]
+    rig.deployer.recover()
+    assert rig.engine.steps[-1] == "resend file:/savepoints/job-1"
+    assert rig.results() == {1: "replaced", 2: "not ready"}
+    rig.deployer.recover()
+    assert len([step for step in rig.engine.steps if step.startswith("resend")]) == 1
+
+
 def test_a_job_that_flink_run_submitted_after_its_command_was_killed_is_taken_for_its_own(
     rig: Rig,
 ) -> None:
@@ -399,7 +414,7 @@ def test_a_reload_stops_the_old_version_only_when_the_table_is_loaded(rig: Rig) 
         "hand-over file:/savepoints/job-1",
         "submit 2 from file:/savepoints/load-2 stream.start=committed",
         "wait 2 at file:/savepoints/job-1",
-        # Only now: until then the old version might have come back, with them in its state.
+        # Not sooner: until then the old version might have come back, with them in its state.
         "resend file:/savepoints/job-1",
     ]
     assert (new.started_from, rig.results()) == (

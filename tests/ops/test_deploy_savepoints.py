@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jobs.settings import from_mapping
 from ops.deploy import packages
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.failures import explain
@@ -26,6 +28,7 @@ from ops.deploy.savepoints import (
 )
 from ops.flink_run import last_cause
 from ops.package import package
+from tests.core.test_settings import MINIMAL
 
 HOUR_MS = 3_600_000
 # As Flink 2.3.0 wrote them.
@@ -164,10 +167,35 @@ def test_the_last_cause_is_short() -> None:
 # -------------------------------------------------------------------------------------- packages
 
 
+def test_the_uids_are_those_of_the_versions_settings(tmp_path: Path) -> None:
+    path = tmp_path / "p.zip"
+    package(path)
+
+    def uids(**tables: Any) -> set[str]:
+        return set(packages.uids(path, from_mapping(MINIMAL | tables)))
+
+    plain = uids()
+    also = uids(output={**MINIMAL["output"], "also": {"orders.live": "emit_null"}})
+    assert also - plain == {
+        "also-orders.live-table",
+        "also-orders.live-columns",
+        "also-orders.live-sink",
+        "Sink Committer: also-orders.live-sink",
+    }
+    assert plain - uids(miss={"retry_after": ""}) == {
+        "retry-records",
+        "retry-route",
+        "retry-source",
+        "retry-delay",
+    }
+    assert uids(stats={"topic": "orders.stats"}) - plain == {"Sink Committer: stats-sink"}
+    assert "dead-side-output" in plain
+
+
 def test_the_uids_come_out_of_the_versions_own_package(tmp_path: Path) -> None:
     path = tmp_path / "p.zip"
     package(path)
-    found = packages.uids(path)
+    found = packages.uids(path, from_mapping(MINIMAL))
     assert found["gated-join"] == "gated join"
     assert {"stream-source", "enriched-sink", "Sink Committer: enriched-sink"} <= set(found)
     assert "Sink Committer: gated-join" not in found
@@ -178,7 +206,7 @@ def test_a_package_without_uids_is_named(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as zipped:
         zipped.writestr("a.py", "")
     with pytest.raises(DeployError, match="has no jobs/uids"):
-        packages.uids(path)
+        packages.uids(path, from_mapping(MINIMAL))
 
 
 def test_only_what_workers_load_counts_as_their_code(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+GRACE_LIMIT_MS = 600_000
+"""The longest that a miss may be told to wait for its row before it is decided."""
+
 
 class OnMiss(StrEnum):
     """What an output of enriched events gets when an event finds no row."""
