@@ -135,7 +135,9 @@ def build(
             read = read.union(retry_side(t, "retry_again", rules.events.key))
         events = keyed(read)
     joined = gated_join(events, loaded, rules)
-    _write(env, t, settings, client, joined, sinks)
+    # A run for the table alone decides nothing; counts in its savepoint would be told once more by
+    # the job that starts from it.
+    _write(env, t, settings, client, joined, sinks, counted=not table_only)
     return env
 
 
@@ -158,6 +160,8 @@ def _write(
     client: Mapping[str, str],
     joined: Joined,
     sinks: Mapping[str, tuple[str, int]],
+    *,
+    counted: bool,
 ) -> None:
     job = settings.job
     tables = {}
@@ -171,14 +175,6 @@ def _write(
                 topic, client, job.delivery, prefix, job.transaction_timeout_ms, limit
             ),
         )
-    told = hit_rate(t, joined, job.name, settings.stats.window_ms)
-    if settings.stats.topic:
-        # A window that is told twice has the same key: no transaction, which would keep what is
-        # happening now from everybody until the next checkpoint.
-        stats = kafka_tables.sink(settings.stats.topic, client, "at-least-once", None, 0)
-    else:
-        stats = kafka_tables.nowhere()
-    t.create_temporary_table("stats", stats)
     on_miss = settings.output.on_miss_of()
     streams = {"retry": joined.retry, "dead": joined.dead}
     for name, (topic, _) in sinks.items():
@@ -188,5 +184,20 @@ def _write(
     written = [
         outputs.Output(streams[name], table, uids.output(name)) for name, table in tables.items()
     ]
-    stats_output = outputs.Output(told, "stats", uids.STATS_OUTPUT, parallelism=1)
-    outputs.write(env, t, [*written, stats_output])
+    if counted:
+        written.append(_stats(t, settings, client, joined))
+    outputs.write(env, t, written)
+
+
+def _stats(
+    t: StreamTableEnvironment, settings: Settings, client: Mapping[str, str], joined: Joined
+) -> outputs.Output:
+    told = hit_rate(t, joined, settings.job.name, settings.stats.window_ms)
+    if settings.stats.topic:
+        # A window that is told twice has the same key: no transaction, which would keep what is
+        # happening now from everybody until the next checkpoint.
+        sink = kafka_tables.sink(settings.stats.topic, client, "at-least-once", None, 0)
+    else:
+        sink = kafka_tables.nowhere()
+    t.create_temporary_table("stats", sink)
+    return outputs.Output(told, "stats", uids.STATS_OUTPUT, parallelism=1)

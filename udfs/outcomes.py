@@ -119,13 +119,12 @@ class Outcomes:
             yield self.null(event, key, fields, verdict, seen_ms, counted=not policy.route)
         # What is in the retry topic stays on its way when the policy becomes another.
         routed = policy.route or retried
-        if routed and retries.exhausted(event.headers):
+        # A number in the headers of the stream's own events is of another job, or somebody's idea.
+        if retried and retries.exhausted(event.headers):
             error = f"no row after {attempts_before(event.headers or {})} retries"
-            counted = Later.GIVEN_UP if retried else verdict
-            yield self._dead_letter(event, verdict, error, seen_ms, counted)
+            yield self._dead_letter(event, verdict, error, seen_ms, Later.GIVEN_UP)
             self._given_up.inc()
-            if retried:
-                self._overtaking.comes_back(key, position_in(event.headers))
+            self._overtaking.comes_back(key, position_in(event.headers))
         elif routed:
             source = self._source(event)
             due_ms = retries.due_ms(event.headers, now_ms)

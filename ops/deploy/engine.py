@@ -304,8 +304,13 @@ class FlinkEngine:
         self, old: Version, new: Version, savepoint: Savepoint, asked_ms: int
     ) -> None:
         """See to it that the new version gets the events that waited in the old one's state."""
-        settings = new.settings()
-        read = offsets.retry_offsets(old.settings(), settings, savepoint)
+        settings, before = new.settings(), old.settings()
+        read = offsets.retry_offsets(before, settings, savepoint)
+        if before.miss.retry_after and not offsets.reads_the_same_retries(before, settings):
+            self._say(
+                f"Events that waited for their next try in version {old.number} are left in "
+                f"{before.output.retry}: the new version does not read it."
+            )
         if read and (count := resend(settings, read, asked_ms)):
             self._say(
                 f"{count} events that waited for their next try in version {old.number} are in "

@@ -60,10 +60,15 @@ def retry_offsets(old: Settings, new: Settings, savepoint: Savepoint) -> dict[in
 
     Raises DeployError as ``source_offsets``.
     """
-    topic = new.output.retry
-    if old.output.retry != topic or not (old.miss.retry_after and new.miss.retry_after):
+    if not reads_the_same_retries(old, new):
         return {}
-    return source_offsets(savepoint, topic, RETRY_SOURCE)
+    return source_offsets(savepoint, new.output.retry, RETRY_SOURCE)
+
+
+def reads_the_same_retries(old: Settings, new: Settings) -> bool:
+    """Whether both versions read a retry topic, and the same one."""
+    read = bool(old.miss.retry_after and new.miss.retry_after)
+    return read and old.output.retry == new.output.retry
 
 
 def _stand(admin: Admin, group: str, topic: str, wanted: Mapping[int, int]) -> int:

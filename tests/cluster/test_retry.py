@@ -237,7 +237,12 @@ def test_what_waited_in_a_version_that_is_left_behind_is_in_the_retry_topic_once
     kafka, retry = letters.kafka, letters.topics["retry"]
 
     def waiting(key: str, due_ms: int) -> Message:
-        headers = [*OWN, ("tablegate-due", str(due_ms).encode())]
+        headers = [
+            *OWN,
+            ("tablegate-source", b"orders[0]@" + key.encode()),
+            ("tablegate-attempt", b"1"),
+            ("tablegate-due", str(due_ms).encode()),
+        ]
         return Message(key.encode(), b"v", headers, partition=0)
 
     stopped_ms = SEEN_MS
@@ -262,3 +267,5 @@ def test_what_waited_in_a_version_that_is_left_behind_is_in_the_retry_topic_once
         first.timestamp,
     )
     assert resend(settings, {}, stopped_ms) == 0
+    # A second version that is left behind has read the copy: it is not doubled again.
+    assert resend(settings, kafka.end_offsets(retry), stopped_ms) == 2

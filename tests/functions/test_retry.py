@@ -209,3 +209,13 @@ def test_what_cannot_be_read_is_named_by_where_it_stood_first(clock: _Clock) -> 
     harness.event("no key", foreign)
     (dead,) = harness.side["dead"]
     assert dead[2]["tablegate-source"] == b"orders.retry[2]@12"
+
+
+def test_an_event_of_the_stream_is_tried_whatever_number_it_brings(clock: _Clock) -> None:
+    harness = _open()
+    order(harness, "p1", 5, headers={"tablegate-attempt": b"7"})
+    (out,) = harness.side.pop("retry")
+    assert out[2]["tablegate-due"] == str(START_MS + 300_000).encode()
+    _again(harness, out)
+    (dead,) = harness.side["dead"]
+    assert dead[4] == "GIVEN_UP"

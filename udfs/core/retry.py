@@ -55,7 +55,7 @@ class RetryPlan:
         """When it is to be tried again, in epoch milliseconds; None: whenever somebody reads it."""
         if not self.delays_ms:
             return None
-        return now_ms + self.delays_ms[attempts_before(headers or {})]
+        return now_ms + self.delays_ms[min(attempts_before(headers or {}), len(self.delays_ms) - 1)]
 
 
 def due_of(headers: Headers | None) -> int:
