@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -233,7 +233,7 @@ class FlinkEngine:
     def holds_events(self, version: Version, job_id: str) -> str:
         """Why events would be lost if the job's state were left behind; "" when none would."""
         settings = version.settings()
-        grace_ms = self._longest_grace_ms(version)
+        grace_ms = longest_grace_ms(self._journal.versions(), version.number)
         watch = Watch(self._cluster, job_id, settings)
         try:
             # What the gate let go is counted a moment later.
@@ -276,25 +276,6 @@ class FlinkEngine:
         """The version's uids, each with its operator's name."""
         package = self._journal.files(version) / version.package
         return packages.uids(package, version.settings())
-
-    def _longest_grace_ms(self, version: Version) -> int:
-        """For how long events may wait for their row that this version, or one before it, parked.
-
-        Its own grace is not enough: restored events keep the end that they were given.
-        """
-        graces = []
-        for known in self._journal.versions():
-            if known.number > version.number:
-                continue
-            try:
-                settings = known.settings()
-            except TablegateError:
-                # Its secrets are not set here, say.
-                graces.append(GRACE_LIMIT_MS)
-                continue
-            holds = OnMiss.HOLD in settings.output.on_miss_of().values()
-            graces.append(GRACE_LIMIT_MS if holds else settings.miss.grace_ms)
-        return max(graces, default=GRACE_LIMIT_MS)
 
     def hand_over_offsets(self, old: Version, new: Version, savepoint: Savepoint) -> None:
         """See to it that the new version's group stands where the savepoint does in the stream."""
@@ -413,6 +394,26 @@ def not_ready(status: Status) -> str:
             parts.append(f"{status.held} held events are not released yet")
     parts += status.notes
     return ", ".join(parts)
+
+
+def longest_grace_ms(versions: Iterable[Version], number: int) -> int:
+    """For how long events may wait for their row that a version up to ``number`` parked.
+
+    Its own grace is not enough: restored events keep the end that they were given.
+    """
+    graces = []
+    for version in versions:
+        if version.number > number:
+            continue
+        try:
+            settings = version.settings()
+        except TablegateError:
+            # Its secrets are not set here, say.
+            graces.append(GRACE_LIMIT_MS)
+            continue
+        holds = OnMiss.HOLD in settings.output.on_miss_of().values()
+        graces.append(GRACE_LIMIT_MS if holds else settings.miss.grace_ms)
+    return max(graces, default=GRACE_LIMIT_MS)
 
 
 def held_reason(

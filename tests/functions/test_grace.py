@@ -321,8 +321,21 @@ def test_with_another_grace_a_restored_event_meets_its_row_the_moment_it_comes(
     order(harness, "p1", 0)
     after = harness.restarted(GatedJoin(replace(RULES, miss_grace_ms=grace_ms)))
     after.advance(START_MS)
+    # From now on it counts how long nothing is known of restored events.
+    product(after, "p9", {"name": "jar"})
     _pass(after, clock, 30_000)
     product(after, "p1", {"name": "mug"})
     assert names(after) == [(0, "mug")]
     # It was parked by another attempt: this one has none in its counters.
     assert after.count("unparked_events") == after.count("parked_events") == 0
+
+
+def test_what_waits_is_what_was_parked_less_what_was_decided(clock: _Clock) -> None:
+    harness = _open()
+    order(harness, "p1", 0)
+    _pass(harness, clock, 1_000)
+    order(harness, "p1", 1)
+    _pass(harness, clock, GRACE_MS - 1_000)
+    assert (harness.count("parked_events"), harness.count("unparked_events")) == (2, 1)
+    _pass(harness, clock, 1_000)
+    assert (harness.count("parked_events"), harness.count("unparked_events")) == (2, 2)

@@ -268,9 +268,8 @@ def test_after_a_restart_a_held_event_meets_its_row_the_moment_it_comes(clock: _
     _pass(harness, clock, GRACE_MS)
     after = harness.restarted(GatedJoin(HOLD))
     after.advance(clock.ms)
-    for _ in range(5):
-        _pass(after, clock, _LOOK_MS // 4)
-        product(after, "p2", {"name": "jar"})
+    product(after, "p2", {"name": "jar"})
+    _pass(after, clock, 30_000)
     product(after, "p1", {"name": "mug"})
     order(after, "p1", 1)
     assert names(after) == [(0, "mug"), (1, "mug")]
