@@ -45,13 +45,19 @@ class Figure:
         return self.value
 
 
+# Beyond these a number is a slip, and some of what is reckoned with it no number at all.
+_LEAST, _MOST = 1e-6, 1e15
+
+
 def checked(name: str, value: float, unit: str, *, zero: bool = False) -> float:
-    """``value``, if it is a finite number above 0, or 0 where ``zero`` is allowed.
+    """``value``, if it is a number above 0 of a sensible size, or 0 where ``zero`` is allowed.
 
     Raises:
         ConfigError: it is not; ``name`` is the option or the place in a file.
     """
-    if math.isfinite(value) and (value > 0 or (zero and value == 0)):
+    if _LEAST <= value <= _MOST or (zero and value == 0):
         return value
+    if math.isfinite(value) and value > 0:
+        raise ConfigError(name, value, f"give {_LEAST:g} to {_MOST:g}, in {unit}")
     least = "0 or more" if zero else "a number above 0"
     raise ConfigError(name, value, f"give {least}, in {unit}")

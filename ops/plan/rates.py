@@ -38,8 +38,9 @@ def read(path: Path) -> dict[str, Figure]:
     """
     try:
         text = path.read_text()
-    except OSError as error:
-        raise ConfigError("--rates", str(path), f"{error.strerror}: {_REMEDY}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError("--rates", str(path), f"{reason}: {_REMEDY}") from error
     found = _rates(path, text)
     if not found:
         raise ConfigError("--rates", str(path), f"there is no rate in it: {_REMEDY}")

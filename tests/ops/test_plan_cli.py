@@ -108,6 +108,8 @@ def test_never_is_null_and_a_word() -> None:
     [
         ((*GIVEN, "--load-rate", "0"), "--load-rate = 0.0: give a number above 0, in rows/s"),
         ((*GIVEN, "--join-rate", "-1"), "--join-rate = -1.0: give a number above 0, in events/s"),
+        ((*GIVEN, "--join-rate", "1e-308"), "--join-rate = 1e-308: give 1e-06 to 1e+15"),
+        ((*GIVEN, "--event-bytes", "1e300"), "--event-bytes = 1e+300: give 1e-06 to 1e+15"),
         ((*GIVEN, "--release-rate", "nan"), "--release-rate = nan: give a number above 0"),
         ((*GIVEN, "--parallelism", "1.5"), "--parallelism = 1.5: give a whole number"),
         ((*GIVEN, "--parallelism", "0"), "--parallelism = 0.0: give a number above 0"),
@@ -235,3 +237,9 @@ def test_numbers_have_the_figures_that_somebody_reads(
     value: float | None, unit: str, text: str
 ) -> None:
     assert screen.shown(Figure(value, unit, Origin.GIVEN, "")) == text
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rates.json"
+    path.write_bytes(b"\x7fELF\xb7\xff")
+    assert "it is no text" in refused(*GIVEN, "--rates", str(path))
