@@ -27,8 +27,9 @@ _LENGTH = 600
 # Flink 2.3.0 keeps no exception of a job that failed before it had tasks.
 NOT_RECORDED = (
     "Flink recorded none: the job failed before it had tasks, mostly because the savepoint or "
-    "checkpoint that it starts from is missing or cannot be read. The JobManager's log names the "
-    f"file. {WAY_OUT}"
+    "checkpoint that it starts from is missing, cannot be read, or has state of an operator that "
+    "this version does not have. The JobManager's log names the file, or the operator (`Cannot map "
+    f"checkpoint/savepoint state`). {WAY_OUT}"
 )
 
 
