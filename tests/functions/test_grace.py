@@ -11,32 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.functions.test_join import RULES, names, order, product
+from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
 from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS
 from udfs.core.hold import Consistency
 from udfs.grace import _LOOK_MS, Grace
 from udfs.join import GatedJoin
 
-START_MS = 1_700_000_000_000
 GRACE_MS = 5_000
 PATIENT = replace(RULES, miss_grace_ms=GRACE_MS)
 
 
-class _Clock:
-    ms = START_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    clock = _Clock()
-    monkeypatch.setattr("udfs.clock.now_ms", clock)
-    return clock
-
-
-def _pass(harness: Harness, clock: _Clock, ms: int) -> None:
+def _pass(harness: Harness, clock: Clock, ms: int) -> None:
     clock.ms += ms
     harness.clock(clock.ms)
 
@@ -54,7 +40,7 @@ def _verdicts(harness: Harness) -> list[tuple[int, str]]:
     ]
 
 
-def test_a_miss_is_a_hit_the_moment_its_row_comes(clock: _Clock) -> None:
+def test_a_miss_is_a_hit_the_moment_its_row_comes(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     _pass(harness, clock, GRACE_MS - 1)
@@ -68,7 +54,7 @@ def test_a_miss_is_a_hit_the_moment_its_row_comes(clock: _Clock) -> None:
     assert (harness.count("hits"), harness.count("late_hits")) == (1, 1)
 
 
-def test_when_the_grace_is_over_it_gets_its_verdict_and_its_first_time(clock: _Clock) -> None:
+def test_when_the_grace_is_over_it_gets_its_verdict_and_its_first_time(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     product(harness, "p2", {"name": "cup"})
@@ -81,7 +67,7 @@ def test_when_the_grace_is_over_it_gets_its_verdict_and_its_first_time(clock: _C
     assert harness.count("parked_events") == harness.count("unparked_events") == 2
 
 
-def test_a_deletion_is_no_row_to_wait_for(clock: _Clock) -> None:
+def test_a_deletion_is_no_row_to_wait_for(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     product(harness, "p1", None)
@@ -90,7 +76,7 @@ def test_a_deletion_is_no_row_to_wait_for(clock: _Clock) -> None:
     assert _verdicts(harness) == [(0, "DELETED")]
 
 
-def test_each_waits_for_its_own_time_and_none_waits_for_another(clock: _Clock) -> None:
+def test_each_waits_for_its_own_time_and_none_waits_for_another(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     _pass(harness, clock, 3_000)
@@ -104,7 +90,7 @@ def test_each_waits_for_its_own_time_and_none_waits_for_another(clock: _Clock) -
     assert sorted(_verdicts(harness)) == [(0, "NOT_FOUND"), (1, "NOT_FOUND"), (2, "NOT_FOUND")]
 
 
-def test_events_of_a_key_come_out_in_their_order_and_nothing_stays(clock: _Clock) -> None:
+def test_events_of_a_key_come_out_in_their_order_and_nothing_stays(clock: Clock) -> None:
     harness = _open()
     for offset in range(50):
         order(harness, "p1", offset)
@@ -118,7 +104,7 @@ def test_events_of_a_key_come_out_in_their_order_and_nothing_stays(clock: _Clock
     assert left == {}
 
 
-def test_held_events_are_parked_when_they_find_no_row(clock: _Clock) -> None:
+def test_held_events_are_parked_when_they_find_no_row(clock: Clock) -> None:
     harness = Harness(GatedJoin(PATIENT))
     order(harness, "p1", 0)
     clock.ms += 60_000
@@ -132,7 +118,7 @@ def test_held_events_are_parked_when_they_find_no_row(clock: _Clock) -> None:
 # ------------------------------------------------------------------------------------- restarts
 
 
-def test_while_the_gate_is_shut_no_parked_event_is_decided(clock: _Clock) -> None:
+def test_while_the_gate_is_shut_no_parked_event_is_decided(clock: Clock) -> None:
     harness = _open()
     for offset, key in enumerate(("p1", "p2", "p3")):
         order(harness, key, offset)
@@ -151,7 +137,7 @@ def test_while_the_gate_is_shut_no_parked_event_is_decided(clock: _Clock) -> Non
     assert after.parked() == 0
 
 
-def test_parked_events_go_before_those_that_are_held_behind_them(clock: _Clock) -> None:
+def test_parked_events_go_before_those_that_are_held_behind_them(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     after = harness.restarted(GatedJoin(PATIENT))
@@ -163,7 +149,7 @@ def test_parked_events_go_before_those_that_are_held_behind_them(clock: _Clock) 
     assert names(after) == [(0, "mug"), (1, "mug"), (2, "mug")]
 
 
-def test_the_counters_speak_of_this_attempts_events_only(clock: _Clock) -> None:
+def test_the_counters_speak_of_this_attempts_events_only(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     clock.ms += 1_000
@@ -177,7 +163,7 @@ def test_the_counters_speak_of_this_attempts_events_only(clock: _Clock) -> None:
     assert (after.count("parked_events"), after.count("unparked_events")) == (1, 1)
 
 
-def test_a_version_without_grace_decides_what_one_with_it_had_parked(clock: _Clock) -> None:
+def test_a_version_without_grace_decides_what_one_with_it_had_parked(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     order(harness, "p2", 1)
@@ -195,7 +181,7 @@ def test_a_version_without_grace_decides_what_one_with_it_had_parked(clock: _Clo
     assert [offset for offset, _ in _verdicts(after)] == [1, 3]
 
 
-def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clock: _Clock) -> None:
+def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     clock.ms += 3_000
@@ -208,7 +194,7 @@ def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clo
     assert names(after) == [(1, "cup")]
 
 
-def test_rows_look_for_parked_events_only_until_the_restored_ones_are_known(clock: _Clock) -> None:
+def test_rows_look_for_parked_events_only_until_the_restored_ones_are_known(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     after = harness.restarted(GatedJoin(PATIENT))
@@ -224,7 +210,7 @@ def test_rows_look_for_parked_events_only_until_the_restored_ones_are_known(cloc
 # ----------------------------------------------------------------------------------- continuous
 
 
-def test_in_continuous_mode_the_row_need_not_be_older_than_the_event(clock: _Clock) -> None:
+def test_in_continuous_mode_the_row_need_not_be_older_than_the_event(clock: Clock) -> None:
     rules = replace(PATIENT, consistency=Consistency.CONTINUOUS)
     harness = Harness(GatedJoin(rules))
     harness.advance(START_MS - 1)
@@ -256,7 +242,7 @@ _STEPS = st.lists(
 def test_whatever_happens_each_event_is_decided_once_and_the_hits_of_a_key_in_order(
     steps: list[Any],
 ) -> None:
-    clock = _Clock()
+    clock = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("udfs.clock.now_ms", clock)
         harness = _open()
@@ -295,7 +281,7 @@ def _value(out: Any) -> Any:
     return json.loads(out[1])
 
 
-def test_two_failures_while_the_table_loads_leave_no_event_behind(clock: _Clock) -> None:
+def test_two_failures_while_the_table_loads_leave_no_event_behind(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     for _ in range(2):
@@ -315,7 +301,7 @@ def test_two_failures_while_the_table_loads_leave_no_event_behind(clock: _Clock)
 
 @pytest.mark.parametrize("grace_ms", [0, 1_000, 600_000])
 def test_with_another_grace_a_restored_event_meets_its_row_the_moment_it_comes(
-    clock: _Clock, grace_ms: int
+    clock: Clock, grace_ms: int
 ) -> None:
     harness = _open(replace(RULES, miss_grace_ms=600_000))
     order(harness, "p1", 0)
@@ -330,7 +316,7 @@ def test_with_another_grace_a_restored_event_meets_its_row_the_moment_it_comes(
     assert after.count("unparked_events") == after.count("parked_events") == 0
 
 
-def test_what_waits_is_what_was_parked_less_what_was_decided(clock: _Clock) -> None:
+def test_what_waits_is_what_was_parked_less_what_was_decided(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     _pass(harness, clock, 1_000)

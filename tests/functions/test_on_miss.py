@@ -10,6 +10,7 @@ import pytest
 from pyflink.common import Row
 
 from tests.functions.test_join import RULES, names, order, product
+from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
 from udfs.core.gate import CLOSED_MS
 from udfs.core.misses import MissPolicy
@@ -18,7 +19,6 @@ from udfs.grace import _LOOK_MS
 from udfs.join import GatedJoin
 from udfs.records import Record
 
-START_MS = 1_700_000_000_000
 GRACE_MS = 5_000
 PATIENT = replace(RULES, miss_grace_ms=GRACE_MS, retries=RetryPlan((10_000,)), retry_topic="retry")
 NULLS = replace(PATIENT, on_miss=MissPolicy(route=False, emit_null=True))
@@ -27,27 +27,13 @@ HOLD = replace(PATIENT, on_miss=MissPolicy(route=False, hold=True))
 HOLD_AND_NULLS = replace(PATIENT, on_miss=MissPolicy(route=False, hold=True, emit_null=True))
 
 
-class _Clock:
-    ms = START_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    clock = _Clock()
-    monkeypatch.setattr("udfs.clock.now_ms", clock)
-    return clock
-
-
 def _open(rules: Any) -> Harness:
     harness = Harness(GatedJoin(rules))
     harness.advance(START_MS)
     return harness
 
 
-def _pass(harness: Harness, clock: _Clock, ms: int) -> None:
+def _pass(harness: Harness, clock: Clock, ms: int) -> None:
     clock.ms += ms
     # Time for the table, too: it is not stale.
     harness.advance(max(harness.watermark, clock.ms) if harness.watermark > 0 else CLOSED_MS)
@@ -75,7 +61,7 @@ def _again(harness: Harness, out: Row) -> None:
     harness.event(key, Row(*Record(key, out[0], out[1], out[2], out[3], -1, 99)))
 
 
-def test_an_event_without_a_row_keeps_its_own_headers_and_bytes(clock: _Clock) -> None:
+def test_an_event_without_a_row_keeps_its_own_headers_and_bytes(clock: Clock) -> None:
     harness = _open(replace(NULLS, miss_grace_ms=0))
     order(harness, "p1", 3, headers={"trace": b"1", "tablegate-attempt": b"2"})
     (out,) = harness.side["nulls"]
@@ -87,7 +73,7 @@ def test_an_event_without_a_row_keeps_its_own_headers_and_bytes(clock: _Clock) -
     assert (out[3], out[4]) == (1000, "NOT_FOUND")
 
 
-def test_with_nulls_alone_nothing_goes_to_the_retry_topic(clock: _Clock) -> None:
+def test_with_nulls_alone_nothing_goes_to_the_retry_topic(clock: Clock) -> None:
     harness = _open(NULLS)
     order(harness, "p1", 0)
     assert harness.side == {}
@@ -101,7 +87,7 @@ def test_with_nulls_alone_nothing_goes_to_the_retry_topic(clock: _Clock) -> None
     )
 
 
-def test_nulls_and_a_retry_count_once_and_the_correction_follows(clock: _Clock) -> None:
+def test_nulls_and_a_retry_count_once_and_the_correction_follows(clock: Clock) -> None:
     harness = _open(BOTH)
     order(harness, "p1", 0)
     _pass(harness, clock, GRACE_MS)
@@ -115,7 +101,7 @@ def test_nulls_and_a_retry_count_once_and_the_correction_follows(clock: _Clock) 
     assert (harness.count("hits"), harness.count("misses")) == (0, 1)
 
 
-def test_one_that_misses_again_does_not_go_out_without_its_row_again(clock: _Clock) -> None:
+def test_one_that_misses_again_does_not_go_out_without_its_row_again(clock: Clock) -> None:
     harness = _open(BOTH)
     order(harness, "p1", 0)
     _pass(harness, clock, GRACE_MS)
@@ -127,7 +113,7 @@ def test_one_that_misses_again_does_not_go_out_without_its_row_again(clock: _Clo
 
 
 def test_a_correction_that_a_newer_event_without_its_row_overtook_is_marked(
-    clock: _Clock,
+    clock: Clock,
 ) -> None:
     harness = _open(BOTH)
     order(harness, "p1", 0)
@@ -142,7 +128,7 @@ def test_a_correction_that_a_newer_event_without_its_row_overtook_is_marked(
 
 
 def test_what_is_in_the_retry_topic_ends_there_also_when_the_policy_changed(
-    clock: _Clock,
+    clock: Clock,
 ) -> None:
     harness = _open(PATIENT)
     order(harness, "p1", 0)
@@ -155,7 +141,7 @@ def test_what_is_in_the_retry_topic_ends_there_also_when_the_policy_changed(
 
 
 def test_a_row_without_an_event_large_enough_for_its_topic_is_a_dead_letter(
-    clock: _Clock,
+    clock: Clock,
 ) -> None:
     harness = _open(replace(NULLS, miss_grace_ms=0, max_enriched_bytes=60))
     order(harness, "p1", 0)
@@ -168,7 +154,7 @@ def test_a_row_without_an_event_large_enough_for_its_topic_is_a_dead_letter(
 # ---------------------------------------------------------------------------------------- holding
 
 
-def test_held_events_wait_for_days_and_come_out_in_their_order(clock: _Clock) -> None:
+def test_held_events_wait_for_days_and_come_out_in_their_order(clock: Clock) -> None:
     harness = _open(HOLD)
     for offset in range(3):
         order(harness, "p1", offset)
@@ -185,7 +171,7 @@ def test_held_events_wait_for_days_and_come_out_in_their_order(clock: _Clock) ->
 
 
 def test_an_output_beside_it_gets_each_without_its_row_once_and_later_the_hit(
-    clock: _Clock,
+    clock: Clock,
 ) -> None:
     harness = _open(HOLD_AND_NULLS)
     order(harness, "p1", 0)
@@ -204,7 +190,7 @@ def test_an_output_beside_it_gets_each_without_its_row_once_and_later_the_hit(
     assert [out[4] for out in after.out] == ["RETRIED_HIT", "RETRIED_HIT", None]
 
 
-def test_while_the_gate_is_shut_nothing_is_told(clock: _Clock) -> None:
+def test_while_the_gate_is_shut_nothing_is_told(clock: Clock) -> None:
     harness = _open(HOLD_AND_NULLS)
     order(harness, "p1", 0)
     after = harness.restarted(GatedJoin(HOLD_AND_NULLS))
@@ -217,7 +203,7 @@ def test_while_the_gate_is_shut_nothing_is_told(clock: _Clock) -> None:
     assert after.side == {}
 
 
-def test_a_version_that_routes_lets_go_what_an_earlier_one_held(clock: _Clock) -> None:
+def test_a_version_that_routes_lets_go_what_an_earlier_one_held(clock: Clock) -> None:
     harness = _open(HOLD)
     order(harness, "p1", 0)
     _pass(harness, clock, 3 * _LOOK_MS)
@@ -229,7 +215,7 @@ def test_a_version_that_routes_lets_go_what_an_earlier_one_held(clock: _Clock) -
     assert after.parked() == 0
 
 
-def test_one_that_comes_again_is_held_as_well(clock: _Clock) -> None:
+def test_one_that_comes_again_is_held_as_well(clock: Clock) -> None:
     harness = _open(PATIENT)
     order(harness, "p1", 0)
     _pass(harness, clock, GRACE_MS)
@@ -254,7 +240,7 @@ def test_one_that_comes_again_is_held_as_well(clock: _Clock) -> None:
     ],
 )
 def test_an_event_without_a_key_counts_once_wherever_it_goes(
-    clock: _Clock, rules: Any, topics: set[str]
+    clock: Clock, rules: Any, topics: set[str]
 ) -> None:
     harness = _open(rules)
     harness.event("no key: 0@0", Row(*Record(None, b"o", b'{"offset":0}', None, 1, 0, 0)))
@@ -262,7 +248,7 @@ def test_an_event_without_a_key_counts_once_wherever_it_goes(
     assert _counted(harness) == ["NO_KEY"]
 
 
-def test_after_a_restart_a_held_event_meets_its_row_the_moment_it_comes(clock: _Clock) -> None:
+def test_after_a_restart_a_held_event_meets_its_row_the_moment_it_comes(clock: Clock) -> None:
     harness = _open(HOLD)
     order(harness, "p1", 0)
     _pass(harness, clock, GRACE_MS)

@@ -11,28 +11,14 @@ import pytest
 from pyflink.common import Row
 
 from tests.functions.test_join import RULES, order, product
+from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
 from udfs.core.retry import MAX_DELAY_MS, RetryPlan
 from udfs.join import GatedJoin
 from udfs.records import Record
 from udfs.retry import RetryDelay
 
-START_MS = 1_700_000_000_000
 TIERS = replace(RULES, retry_topic="orders.retry", retries=RetryPlan((10_000, 300_000)))
-
-
-class _Clock:
-    ms = START_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    clock = _Clock()
-    monkeypatch.setattr("udfs.clock.now_ms", clock)
-    return clock
 
 
 def _delay(state: Any = None) -> Harness:
@@ -137,7 +123,7 @@ def _open() -> Harness:
     return harness
 
 
-def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: _Clock) -> None:
+def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 5)
     told, counted = [], []
@@ -163,7 +149,7 @@ def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: _Clock) 
     assert harness.count("given_up") == 1
 
 
-def test_one_that_meets_its_row_after_a_newer_one_is_marked_as_late(clock: _Clock) -> None:
+def test_one_that_meets_its_row_after_a_newer_one_is_marked_as_late(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 5, headers={"own": b"1"})
     product(harness, "p1", {"name": "mug"})
@@ -177,7 +163,7 @@ def test_one_that_meets_its_row_after_a_newer_one_is_marked_as_late(clock: _Cloc
     assert (harness.count("hits"), harness.count("retried_hits")) == (1, 1)
 
 
-def test_while_the_gate_is_shut_a_retried_event_is_held_like_any_other(clock: _Clock) -> None:
+def test_while_the_gate_is_shut_a_retried_event_is_held_like_any_other(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 5)
     (out,) = harness.side.pop("retry")
@@ -190,7 +176,7 @@ def test_while_the_gate_is_shut_a_retried_event_is_held_like_any_other(clock: _C
     assert late[2] == {"tablegate-late": b"1"}
 
 
-def test_a_retried_event_has_had_its_time_and_gets_no_grace_on_top(clock: _Clock) -> None:
+def test_a_retried_event_has_had_its_time_and_gets_no_grace_on_top(clock: Clock) -> None:
     harness = Harness(GatedJoin(replace(TIERS, miss_grace_ms=5_000)))
     harness.advance(START_MS)
     order(harness, "p1", 5)
@@ -203,7 +189,7 @@ def test_a_retried_event_has_had_its_time_and_gets_no_grace_on_top(clock: _Clock
     assert out[2]["tablegate-attempt"] == b"2"
 
 
-def test_what_cannot_be_read_is_named_by_where_it_stood_first(clock: _Clock) -> None:
+def test_what_cannot_be_read_is_named_by_where_it_stood_first(clock: Clock) -> None:
     harness = _open()
     foreign = Row(*Record(None, b"o", b"{", None, 1, -3, 12))
     harness.event("no key", foreign)
@@ -211,7 +197,7 @@ def test_what_cannot_be_read_is_named_by_where_it_stood_first(clock: _Clock) -> 
     assert dead[2]["tablegate-source"] == b"orders.retry[2]@12"
 
 
-def test_an_event_of_the_stream_is_tried_whatever_number_it_brings(clock: _Clock) -> None:
+def test_an_event_of_the_stream_is_tried_whatever_number_it_brings(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 5, headers={"tablegate-attempt": b"7"})
     (out,) = harness.side.pop("retry")
