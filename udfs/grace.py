@@ -107,9 +107,8 @@ class Grace:
     def take(self, key: str | None, wanted: Callable[[Parked], bool]) -> Iterator[Parked]:
         """Take events from the head of the queue, as long as they are ``wanted``."""
         head, tail, told = self._queue()
-        began = head
+        began, own = head, self._keys.get(key)
         while head < tail:
-            own = self._keys.get(key)
             parked = self._read(head)._replace(told=head < told, restored=own is None or head < own)
             if not wanted(parked):
                 break

@@ -143,7 +143,6 @@ class _Writer:
         return DeployError(
             f"{self._topic} does not take the events that waited there for their next try: "
             f"{self._admin.scrub(error.args[0].str())}.",
-            "The new version runs, without them. They are in the savepoint of the version before; "
-            f"records of {self._topic} with a later tablegate-due than the stop can be written to "
-            "it again by hand.",
+            "The new version runs, without them; the next deploy command tries again. They are in "
+            "the savepoint of the version before as well.",
         )
