@@ -79,6 +79,12 @@ def ours(folder: Path) -> list[psutil.Process]:
     return found
 
 
+def _reap() -> None:
+    for child in list(_CHILDREN.values()):
+        if child.poll() is not None:
+            del _CHILDREN[child.pid]
+
+
 def free_ports(count: int) -> list[int]:
     """Ports on which nothing listens now.
 
@@ -197,6 +203,8 @@ class ProcessSet:
                     f"{name}: cannot start {command[0]}: {error.strerror}.",
                     "Java 17 must be on the PATH; `make setup` makes the rest.",
                 ) from error
+        # Also those that died and are replaced here: their records go, and nobody looks again.
+        _reap()
         _CHILDREN[child.pid] = child
         try:
             started = psutil.Process(child.pid).create_time()
@@ -251,10 +259,8 @@ class ProcessSet:
         end = time.monotonic() + deadline_s
         while True:
             gone = not any(find(record) for record in records)
-            # After looking: a child seen as gone is reaped, or Python warns about it at its end.
-            for record in records:
-                if child := _CHILDREN.get(record.pid):
-                    child.poll()
+            # After looking: a child seen as gone is reaped.
+            _reap()
             if gone:
                 return True
             if time.monotonic() > end:

@@ -54,6 +54,17 @@ def test_children_that_a_killed_process_left_are_stopped_with_it(
     assert ours(tmp_path) == []
 
 
+def test_a_process_that_died_by_itself_and_was_replaced_is_no_zombie(tmp_path: Path) -> None:
+    processes = ProcessSet(tmp_path)
+    dead = processes.spawn("one", [sys.executable, "-c", ""], log=tmp_path / "log", env={})
+    while processes.alive("one"):
+        pass
+    assert psutil.Process(dead.pid).status() == psutil.STATUS_ZOMBIE
+    processes.spawn("one", SLEEP, log=tmp_path / "log", env={})
+    processes.stop()
+    assert not psutil.pid_exists(dead.pid)
+
+
 def test_a_stopped_process_is_forgotten_and_its_name_free_again(tmp_path: Path) -> None:
     processes = ProcessSet(tmp_path)
     first = processes.spawn("sleeper", SLEEP, log=tmp_path / "log", env={})
