@@ -7,6 +7,7 @@ from typing import Any
 
 _HEAD = (
     "load",
+    "of capacity",
     "events/s",
     "hold",
     "waiting",
@@ -36,7 +37,8 @@ def markdown(told: Mapping[str, Any]) -> str:
     capacity = (
         "Capacity with the gate open, in events/s: "
         f"{told['capacity_without_writer']:,.0f} without a writer, {rates['join_rate']:,.0f} with "
-        "one at three quarters of that. Loads are shares of the latter. The table was loaded with "
+        "one at three quarters of that. Loads are shares of the capacity beside them: of the "
+        "latter, then of what the join took in the catch-up before. The table was loaded with "
         f"{rates['load_rate']:,.0f} rows/s."
     )
     meaning = (
@@ -60,6 +62,7 @@ def _table(runs: Iterable[Mapping[str, Any]]) -> Iterable[str]:
         yield _row(
             (
                 f"{run['load']:.0%}",
+                f"{run['written_rate'] / run['load']:,.0f}",
                 f"{run['written_rate']:,.0f}",
                 f"{run['hold_s']:.1f}",
                 f"{run['waiting']:,}",
