@@ -174,4 +174,5 @@ def test_the_page_has_a_line_for_each_load_and_says_what_spoils_it() -> None:
     half, most = (line for line in lines if line.startswith(("| 50%", "| 90%")))
     assert "| 20.2 |" in half or "| 20.0 |" in half
     assert "never" in most
+    assert half.startswith("| 50% | 10,000 | 5,000 |")
     assert "**Spoilt:** load 90%: the lag was not back while it was watched." in lines
