@@ -10,6 +10,7 @@ key that everybody asks for and nobody wrote may have tens of thousands.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ class Grace:
             # Timers fire in order of time, whatever their key: when this one does, so have those
             # of all events that were restored.
             ctx.timer_service().register_processing_time_timer(self._all_known_ms)
-        return key is not None
+        return key is not None and self.any_parked()
 
     def fired(self, timestamp_ms: int) -> None:
         """Take note that a processing-time timer fired."""
@@ -152,9 +153,14 @@ class Grace:
         return self._read(told) if told < tail else None
 
     @staticmethod
-    def next_look_ms(now_ms: int) -> int:
-        """When to look again at events that wait without an end."""
-        return (now_ms // _LOOK_MS + 1) * _LOOK_MS
+    def next_look_ms(key: str, now_ms: int) -> int:
+        """When to look again at events of ``key`` that wait without an end.
+
+        The same moment whenever it is asked for between two looks, so that a key has one timer; and
+        each key has moments of its own, as a hundred thousand at once would hold up the subtask.
+        """
+        shift_ms = zlib.crc32(key.encode(errors="surrogatepass")) % _LOOK_MS
+        return ((now_ms - shift_ms) // _LOOK_MS + 1) * _LOOK_MS + shift_ms
 
     def _queue(self) -> tuple[int, int, int]:
         head, tail, *told = self._ends.value() or (0, 0)

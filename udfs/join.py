@@ -134,7 +134,8 @@ class GatedJoin(KeyedCoProcessFunction):
             yield from self._settle(key, ctx)
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
-        key = ctx.get_current_key()[0]
+        # The text itself, in both of PyFlink's modes, though its state is kept under a row of it.
+        key: str = ctx.get_current_key()
         if ctx.time_domain() == TimeDomain.PROCESSING_TIME:
             self._grace.fired(timestamp)
             yield from self._settle(key, ctx)
@@ -192,9 +193,9 @@ class GatedJoin(KeyedCoProcessFunction):
         if self._holds:
             for parked in self._grace.tell(is_over):
                 yield from self._tell(parked, ctx)
-        self._wait_on(now_ms, ctx)
+        self._wait_on(key, now_ms, ctx)
 
-    def _wait_on(self, now_ms: int, ctx: KeyedCoProcessFunction.Context) -> None:
+    def _wait_on(self, key: str | None, now_ms: int, ctx: KeyedCoProcessFunction.Context) -> None:
         """Set the timers that the parked events of the current key wait for."""
         timers = ctx.timer_service()
         first, untold = self._grace.first(), self._grace.first_untold()
@@ -203,10 +204,10 @@ class GatedJoin(KeyedCoProcessFunction):
                 timers.register_event_time_timer(self._moment(parked))
         if untold is not None and untold.until_ms > now_ms:
             timers.register_processing_time_timer(untold.until_ms)
-        elif first is not None:
+        elif first is not None and key is not None:
             # Also for those that only wait for the gate: by its timers the next attempt knows which
             # keys have parked events.
-            timers.register_processing_time_timer(self._grace.next_look_ms(now_ms))
+            timers.register_processing_time_timer(self._grace.next_look_ms(key, now_ms))
 
     def _decidable(self, parked: Parked, ctx: KeyedCoProcessFunction.Context) -> bool:
         # After a restart the table may be short again, and its row not the newest.

@@ -128,9 +128,16 @@ class Outcomes:
         elif routed:
             source = self._source(event)
             due_ms = retries.due_ms(event.headers, now_ms)
-            headers = set_aside_headers(event.headers, verdict, source, seen_ms, due_ms=due_ms)
+            headers = set_aside_headers(
+                event.headers,
+                verdict,
+                source,
+                seen_ms,
+                due_ms=due_ms,
+                timestamp_ms=event.timestamp_ms,
+            )
             counted = Later.RETRIED_MISS if retried else verdict
-            yield self._retry, output(event.key, event.value, headers, event.timestamp_ms, counted)
+            yield self._retry, output(event.key, event.value, headers, now_ms, counted)
             if not retried:
                 self._overtaking.goes_away(key, self._position(event, seen_ms))
         if retried:
@@ -242,5 +249,12 @@ class Outcomes:
     ) -> Tagged:
         self._dead_letters.inc()
         source = self._source(record) if source is None else source
-        headers = set_aside_headers(record.headers, verdict, source, seen_ms, f"{source}: {error}")
-        return self._dead, output(record.key, record.value, headers, record.timestamp_ms, counted)
+        headers = set_aside_headers(
+            record.headers,
+            verdict,
+            source,
+            seen_ms,
+            f"{source}: {error}",
+            timestamp_ms=record.timestamp_ms,
+        )
+        return self._dead, output(record.key, record.value, headers, clock.now_ms(), counted)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from pyflink.common import Row, RowKind, Types
 from pyflink.common.typeinfo import TypeInformation
 
+from udfs.core.events import own_timestamp_ms
+
 
 class Record(NamedTuple):
     """A Kafka record as the operators see it.
@@ -29,8 +31,12 @@ def retried(record: Record) -> Record:
     """The record, marked as one of the retry topic: partition 0 becomes -1, 1 becomes -2.
 
     Not by a field of its own: held events are kept in savepoints with the fields that they had.
+    Its timestamp becomes the event's own.
     """
-    return record._replace(partition=-1 - record.partition)
+    return record._replace(
+        partition=-1 - record.partition,
+        timestamp_ms=own_timestamp_ms(record.headers, record.timestamp_ms),
+    )
 
 
 def is_retried(record: Record) -> bool:

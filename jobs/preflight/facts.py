@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobs.settings import Settings
 from udfs.core.errors import PreflightError
+from udfs.core.retry import parse_delays
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,12 @@ def _warnings(settings: Settings, facts: ClusterFacts) -> Iterator[str]:
         )
     for topic in facts.outputs:
         yield from _output_warnings(topic)
+        # Retry records and dead letters have the event's own timestamp in a header.
+        if topic.timestamp_type == "LogAppendTime" and topic not in (facts.retry, facts.dead):
+            yield (
+                f"output topic {topic.name} has message.timestamp.type=LogAppendTime: the events' "
+                "own timestamps are replaced by the time of writing"
+            )
         if topic.max_message_bytes < facts.stream.max_message_bytes:
             yield (
                 f"output topic {topic.name} has max.message.bytes={topic.max_message_bytes}, less "
@@ -137,6 +144,13 @@ def _warnings(settings: Settings, facts: ClusterFacts) -> Iterator[str]:
                 "fit the enriched topic becomes a dead letter, one that does not fit the retry or "
                 "dead-letter topic stops the job"
             )
+    longest_ms = max(parse_delays(settings.miss.retry_after), default=0)
+    if 0 <= facts.retry.retention_ms < longest_ms:
+        yield (
+            f"retry topic {facts.retry.name} has retention.ms={facts.retry.retention_ms}, less "
+            f"than the longest delay of miss.retry_after ({longest_ms} ms): a reload of the table "
+            "reads the waiting records there once more, and would find some of them deleted"
+        )
     for topic in (facts.stream, facts.table, *facts.written):
         if topic.leaderless:
             partitions = ", ".join(f"{topic.name}[{number}]" for number in topic.leaderless)
@@ -170,11 +184,6 @@ def _output_warnings(topic: TopicFacts) -> Iterator[str]:
         yield (
             f"output topic {topic.name} is compacted: of several records with one key only the "
             "last stays"
-        )
-    if topic.timestamp_type == "LogAppendTime":
-        yield (
-            f"output topic {topic.name} has message.timestamp.type=LogAppendTime: the events' own "
-            "timestamps are replaced by the time of writing"
         )
 
 

@@ -57,8 +57,8 @@ def _merge(path: str) -> str:
 
 
 def _delays(text: str) -> str:
-    parse_delays(text)
-    return text
+    # One form of "none", so that whoever asks whether there are any may ask the text.
+    return text if parse_delays(text) else ""
 
 
 def _not_blank(text: str) -> str:

@@ -13,7 +13,8 @@ job, and judges every order by positions. The rules:
    duplicate, which at-least-once delivery allows, and every copy is judged.
 4. An order without a customer, or whose bytes are not a JSON object, belongs in the dead topic,
    and no other order does.
-5. Key, headers, timestamp and (but for the added fields) value are as they were in the stream.
+5. Key, headers, timestamp and (but for the added fields) value are as they were in the stream. A
+   miss or dead letter with labels has its timestamp among them.
 
 Pure functions over plain records; nothing here reads a clock or the network.
 """
@@ -316,8 +317,10 @@ def _altered(
     was = event.record
     if output.key != was.key:
         yield Fault.ALTERED, f"the key was {was.key!r}, is {output.key!r}"
-    if output.timestamp_ms != was.timestamp_ms:
-        yield Fault.ALTERED, f"the timestamp was {was.timestamp_ms}, is {output.timestamp_ms}"
+    label = dict(output.headers).get("tablegate-timestamp") if kind != "enriched" else None
+    timestamp = (label or str(output.timestamp_ms).encode()).decode(errors="replace")
+    if timestamp != str(was.timestamp_ms):
+        yield Fault.ALTERED, f"the timestamp was {was.timestamp_ms}, is {timestamp}"
     headers = tuple(h for h in output.headers if not h[0].startswith(_OWN_HEADERS))
     # A multiset: Flink hands headers over as a map, which has no order of its own.
     if headers != was.headers and Counter(headers) != Counter(was.headers):

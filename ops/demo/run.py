@@ -50,7 +50,7 @@ _RULES = Rules(
 _MIDDLE = 0.2
 # With no sign of progress for so long something hangs. By progress and not by the total: a busy
 # machine is slow, and no less right.
-_STUCK_S = 120.0
+_STUCK_S = 240.0
 # A job with orders missing that wrote nothing for so long, although it runs, has lost them.
 _SILENCE_S = 30.0
 _ASK_EVERY_S = 1.0
@@ -204,14 +204,18 @@ class Demo:
                         self._ask(side)
                     standing = self._standing(collector)
                     bars.show(standing)
-                    progress = standing, [side.running for side in self._sides.values()]
-                    if progress != last:
+                    sides = self._sides.values()
+                    progress = standing, [(side.job is None, side.running) for side in sides]
+                    # Flink's client has its own patience, and may need minutes on a busy machine.
+                    if progress != last or any(side.job is None for side in sides):
                         last, moved = progress, now
                 if now - moved > _STUCK_S:
+                    missing = [side.name for side in self._sides.values() if not side.running]
+                    tasks = f"not all tasks run of {', '.join(missing)}" if missing else "all run"
                     raise StackError(
-                        f"{what} did not come: nothing has moved for {_STUCK_S:.0f} s. Last seen: "
-                        f"{last}.",
-                        f"Look into the logs in {self._cluster.folder}.",
+                        f"{what} did not come: nothing has moved for {_STUCK_S:.0f} s ({tasks}).",
+                        f"Look into the logs in {self._cluster.folder}; a busy machine may need "
+                        "another try.",
                     )
             bars.show(self._standing(collector))
 

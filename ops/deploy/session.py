@@ -110,7 +110,8 @@ class Session:
                 f"Version {old.number} of {self._journal.job} is the current one and does not run; "
                 f"its state is in {left}.",
                 "`tablegate upgrade` goes on from there. `tablegate deploy --anew` starts without "
-                "that state, and reads the stream from stream.start.",
+                "that state, and reads the stream from stream.start; events that wait in it for "
+                "their row or their next try are not tried again.",
                 Exit.REFUSED,
             )
         found = self._preflight.run(new, savepoint=savepoint, old=None, beside=False)

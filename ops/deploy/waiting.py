@@ -17,6 +17,7 @@ from jobs.clients import librdkafka_config
 from jobs.preflight.admin import Admin
 from jobs.settings import Settings
 from ops.deploy.errors import DeployError
+from ops.retry.letters import sent_again
 from ops.retry.scan import scan
 from ops.retry.topics import require
 from udfs.core.model import Header
@@ -90,7 +91,8 @@ class _Writer:
         self._written = 0
 
     def write(self, message: Any, headers: Any) -> None:
-        kind, timestamp_ms = message.timestamp()
+        kind, written_ms = message.timestamp()
+        headers, timestamp_ms = sent_again(headers, written_ms if kind else None, as_event=False)
         try:
             producer = self._begun()
             while True:
@@ -99,7 +101,7 @@ class _Writer:
                         self._topic,
                         message.value(),
                         message.key(),
-                        timestamp=timestamp_ms if kind else 0,
+                        timestamp=timestamp_ms,
                         headers=headers,
                     )
                     break

@@ -123,6 +123,26 @@ def replayed_headers(letter: Letter, headers: Headers | None) -> list[tuple[str,
     return [*kept, (Header.REPLAYED, str(letter.place).encode())]
 
 
+def sent_again(
+    headers: Headers, written_ms: int | None, *, as_event: bool
+) -> tuple[list[tuple[str, bytes | None]], int]:
+    """The headers and the Kafka timestamp (epoch ms, 0: now) of a record that is sent once more.
+
+    ``written_ms`` is the timestamp that it has where it stands, None when it has none. Where it
+    stands as an event again it gets its own back; a retry record has the time of its writing, since
+    retention goes by that, and its own in a header.
+    """
+    found = dict(headers)
+    own = _number(found, Header.TIMESTAMP, _TIME_DIGITS)
+    own = written_ms if own is None else own
+    kept = [(name, value) for name, value in headers if name != Header.TIMESTAMP]
+    if as_event:
+        return kept, own or 0
+    if own is not None:
+        kept.append((Header.TIMESTAMP, str(own).encode()))
+    return kept, 0
+
+
 def readable(text: bytes | str | None, longest: int) -> str:
     """A key or an error as a terminal may show it: on one line, without control characters."""
     if text is None:

@@ -24,7 +24,7 @@ from jobs.preflight.admin import Admin
 from ops.retry import ledger
 from ops.retry.errors import Exit, RetryError
 from ops.retry.filters import Fate, Judge
-from ops.retry.letters import Letter, Place, replayed_headers
+from ops.retry.letters import Letter, Place, replayed_headers, sent_again
 from ops.retry.marks import Marks
 from ops.retry.summary import Tally
 from ops.retry.topics import Topic
@@ -220,7 +220,12 @@ class Sender:
 
     def _send(self, letter: Letter, message: Message) -> None:
         headers: Any = message.headers()
-        kind, timestamp_ms = message.timestamp()
+        kind, written_ms = message.timestamp()
+        headers, timestamp_ms = sent_again(
+            replayed_headers(letter, headers),
+            written_ms if kind else None,
+            as_event=self._destination.is_stream,
+        )
         try:
             if not self._pending:
                 self._producer.begin_transaction()
@@ -232,9 +237,9 @@ class Sender:
                 message.value(),
                 message.key(),
                 partition=self._destination.partition(letter),
-                # Zero is Python's "now", for an event without a time of its own.
-                timestamp=timestamp_ms if kind else 0,
-                headers=[*replayed_headers(letter, headers)],
+                # Zero is Python's "now".
+                timestamp=timestamp_ms,
+                headers=headers,
                 on_delivery=partial(self._on_refusal, letter.place),
             )
             # It raises what has ended the transaction meanwhile, whichever call that was.

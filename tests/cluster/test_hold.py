@@ -65,6 +65,6 @@ def test_a_backlog_waits_in_its_topic_while_a_long_table_loads(
     job.start()
     job.wait_open()
     job.wait_for(_LONG_BACKLOG)
-    assert job._counted("held_events") <= _UNPAUSED
+    assert job.counted("held_events") <= _UNPAUSED
     assert len(names(job.read("enriched"))) == _LONG_BACKLOG
     assert job.read("retry") == job.read("dead") == []

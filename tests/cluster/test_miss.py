@@ -29,6 +29,22 @@ def test_a_row_that_comes_a_little_later_is_waited_for_also_across_a_restart(
     assert job.read("retry") == job.read("dead") == []
 
 
+def test_when_a_grace_is_over_the_event_leaves_the_queue_of_its_key_whatever_that_is(
+    new_job: NewJob,
+) -> None:
+    job = new_job(settings={"miss": {"grace_ms": 1_000, "retry_after": ""}})
+    # An empty key, one of a letter and longer ones.
+    wanted = ["", "w", "ww", "\u00e4\U0001f600", "w w"]
+    job.kafka.produce(job.products, [product("p0", "mug")])
+    job.kafka.produce(job.orders, [order(n, key) for n, key in enumerate(wanted)])
+    job.start()
+    job.wait_for(len(wanted))
+    assert sorted(r.key or b"" for r in job.read("retry")) == [b"o0", b"o1", b"o2", b"o3", b"o4"]
+    job.wait_until(lambda: job.counted("unparked_events") == len(wanted), "what left the queues")
+    assert job.counted("parked_events") == len(wanted)
+    assert job.failure() == ""
+
+
 def test_a_miss_comes_back_until_its_row_is_there_or_its_tiers_are_through(
     new_job: NewJob,
 ) -> None:

@@ -159,15 +159,18 @@ def test_doubtful_policies_are_warnings(kafka: Kafka) -> None:
         kafka,
         stream=COMPACT,
         table={"cleanup.policy": "delete", "retention.ms": "777"},
-        enriched=COMPACT,
-        dead={"message.timestamp.type": "LogAppendTime"},
+        enriched=COMPACT | {"message.timestamp.type": "LogAppendTime"},
+        retry={"retention.ms": "3599999"},
     )
-    table, stream, enriched, dead = inspect(settings(topics, kafka.bootstrap_servers)).warnings
+    table, stream, enriched, times, retry = inspect(
+        settings(topics, kafka.bootstrap_servers)
+    ).warnings
     assert f"table topic {topics.table} is not compacted" in table
     assert "retention.ms=777" in table
     assert f"stream topic {topics.stream} is compacted" in stream
     assert f"output topic {topics.enriched} is compacted" in enriched
-    assert f"{topics.dead} has message.timestamp.type=LogAppendTime" in dead
+    assert f"{topics.enriched} has message.timestamp.type=LogAppendTime" in times
+    assert f"retry topic {topics.retry} has retention.ms=3599999" in retry
 
 
 def test_an_output_with_too_few_replicas_is_refused(kafka: Kafka) -> None:

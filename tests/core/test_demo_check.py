@@ -64,8 +64,11 @@ def labelled(offset: int, verdict: str) -> Record:
         ("tablegate-source", f"orders[0]@{offset}".encode()),
         ("tablegate-attempt", b"1"),
         ("tablegate-first-seen", b"1700000000000"),
+        ("tablegate-timestamp", str(was.timestamp_ms).encode()),
     )
-    return was._replace(headers=labels + was.headers, offset=200 + offset)
+    return was._replace(
+        headers=labels + was.headers, offset=200 + offset, timestamp_ms=1700000000001
+    )
 
 
 def right() -> Outputs:
@@ -184,6 +187,12 @@ def relabelled(record: Record, name: str, value: bytes | None) -> Record:
             retry(relabelled(labelled(2, "NOT_FOUND"), "tablegate-first-seen", b"today")),
             Fault.MISLABELLED,
             id="unreadable-first-seen",
+        ),
+        pytest.param(
+            2,
+            retry(relabelled(labelled(2, "NOT_FOUND"), "tablegate-timestamp", b"11")),
+            Fault.ALTERED,
+            id="time-of-a-miss-altered",
         ),
         pytest.param(0, enriched(hit(0, 2, "gold")), Fault.ALTERED, id="tier-that-no-row-held"),
         pytest.param(

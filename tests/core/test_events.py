@@ -1,6 +1,14 @@
 """Headers of records that are set aside: what is added, what counts up, what stays."""
 
-from udfs.core.events import EventReader, record_bytes, set_aside_headers, without_ours
+import pytest
+
+from udfs.core.events import (
+    EventReader,
+    own_timestamp_ms,
+    record_bytes,
+    set_aside_headers,
+    without_ours,
+)
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.model import DELETED_ROW, Verdict, verdict_for
 
@@ -13,19 +21,50 @@ def test_the_verdict_follows_from_the_row_state() -> None:
 
 
 def test_own_headers_stay_and_ours_are_added() -> None:
-    headers = set_aside_headers({"trace-id": b"t"}, Verdict.NOT_FOUND, "orders[2]@7", 1234)
+    headers = set_aside_headers(
+        {"trace-id": b"t", "tablegate-timestamp": b"a stranger's"},
+        Verdict.NOT_FOUND,
+        "orders[2]@7",
+        1234,
+        timestamp_ms=99,
+    )
     assert headers == {
         "trace-id": b"t",
         "tablegate-verdict": b"NOT_FOUND",
         "tablegate-source": b"orders[2]@7",
         "tablegate-attempt": b"1",
         "tablegate-first-seen": b"1234",
+        "tablegate-timestamp": b"99",
     }
 
 
+def test_a_record_without_a_timestamp_gets_no_header_for_it() -> None:
+    headers = set_aside_headers(None, Verdict.NO_KEY, "orders[2]@7", 1234, timestamp_ms=-1)
+    assert "tablegate-timestamp" not in headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "own"),
+    [
+        ({"tablegate-timestamp": b"99"}, 99),
+        ({"tablegate-timestamp": b"-99"}, 1234),
+        ({"tablegate-timestamp": b"9" * 19}, 1234),
+        ({"tablegate-timestamp": b""}, 1234),
+        ({}, 1234),
+        (None, 1234),
+    ],
+)
+def test_the_event_s_own_timestamp_is_that_of_the_header_if_there_is_one(
+    headers: dict[str, bytes] | None, own: int
+) -> None:
+    assert own_timestamp_ms(headers, 1234) == own
+
+
 def test_a_record_that_comes_round_again_counts_up_and_keeps_its_first_time() -> None:
-    once = set_aside_headers(None, Verdict.BAD_RECORD, "orders[0]@1", 1000, "orders[0]@1: bad")
-    twice = set_aside_headers(once, Verdict.DELETED, "orders[0]@9", 5000)
+    once = set_aside_headers(
+        None, Verdict.BAD_RECORD, "orders[0]@1", 1000, "orders[0]@1: bad", timestamp_ms=99
+    )
+    twice = set_aside_headers(once, Verdict.DELETED, "orders[0]@9", 5000, timestamp_ms=99)
     assert twice["tablegate-attempt"] == b"2"
     assert twice["tablegate-first-seen"] == b"1000"
     assert twice["tablegate-verdict"] == b"DELETED"
@@ -34,7 +73,9 @@ def test_a_record_that_comes_round_again_counts_up_and_keeps_its_first_time() ->
 
 def test_a_stranger_s_attempt_header_counts_as_none() -> None:
     for text in (b"x", b"", b"-1", b"9" * 5000):
-        headers = set_aside_headers({"tablegate-attempt": text}, Verdict.NO_KEY, "o[0]@0", 1)
+        headers = set_aside_headers(
+            {"tablegate-attempt": text}, Verdict.NO_KEY, "o[0]@0", 1, timestamp_ms=99
+        )
         assert headers["tablegate-attempt"] == b"1"
 
 
@@ -46,22 +87,28 @@ def test_a_key_in_the_record_key_does_not_excuse_an_unreadable_value() -> None:
 
 
 def test_an_error_is_cut_and_always_written() -> None:
-    headers = set_aside_headers(None, Verdict.BAD_RECORD, "o[0]@0", 1, "bad \udc80" + "9" * 600_000)
+    error = "bad \udc80" + "9" * 600_000
+    headers = set_aside_headers(None, Verdict.BAD_RECORD, "o[0]@0", 1, error, timestamp_ms=1)
     assert headers["tablegate-error"].startswith(b"bad \\udc809999")
     assert len(headers["tablegate-error"]) < 1000
 
 
 def test_a_record_that_is_through_loses_our_headers_and_keeps_its_own() -> None:
     own = {"trace": b"1"}
-    assert without_ours(set_aside_headers(own, Verdict.NOT_FOUND, "o[0]@0", 1)) == own
-    assert without_ours(set_aside_headers(None, Verdict.NOT_FOUND, "o[0]@0", 1)) is None
+    assert (
+        without_ours(set_aside_headers(own, Verdict.NOT_FOUND, "o[0]@0", 1, timestamp_ms=1)) == own
+    )
+    assert (
+        without_ours(set_aside_headers(None, Verdict.NOT_FOUND, "o[0]@0", 1, timestamp_ms=1))
+        is None
+    )
     assert without_ours(own) is own
     assert without_ours(None) is None
 
 
 def test_that_it_was_replayed_is_told_until_it_is_through() -> None:
     replayed = {"trace": b"1", "tablegate-replayed": b"orders.dead[0]@12"}
-    again = set_aside_headers(replayed, Verdict.NOT_FOUND, "o[0]@0", 1)
+    again = set_aside_headers(replayed, Verdict.NOT_FOUND, "o[0]@0", 1, timestamp_ms=1)
     assert again["tablegate-replayed"] == b"orders.dead[0]@12"
     assert without_ours(again) == {"trace": b"1"}
 

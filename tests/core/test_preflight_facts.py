@@ -83,8 +83,8 @@ def test_several_refusals_come_at_once() -> None:
         ({"stream": topic("s", cleanup_policy=COMPACT)}, "stream topic s is compacted"),
         ({"enriched": topic("e", cleanup_policy=COMPACT)}, "output topic e is compacted"),
         ({"dead": topic("d", cleanup_policy=BOTH)}, "output topic d is compacted"),
-        ({"dead": topic("d", timestamp_type="LogAppendTime")}, "d has message.timestamp.type"),
-        ({"retry": topic("r", timestamp_type="LogAppendTime")}, "r has message.timestamp.type"),
+        ({"enriched": topic("e", timestamp_type="LogAppendTime")}, "e has message.timestamp.type"),
+        ({"retry": topic("r", retention_ms=3_599_999)}, "the longest delay of miss.retry_after"),
         ({"stream": topic("s", leaderless=(0, 3))}, "s[0], s[3] has no leader"),
     ],
 )
@@ -97,6 +97,15 @@ def test_an_output_that_takes_less_than_the_stream_is_a_warning() -> None:
     facts = replace(HEALTHY, retry=topic("r", max_message_bytes=1_000))
     (warning,) = judge(settings(), facts).warnings
     assert "output topic r has max.message.bytes=1000" in warning
+
+
+def test_retry_records_and_dead_letters_may_have_the_time_of_their_writing() -> None:
+    facts = replace(
+        HEALTHY,
+        retry=topic("r", timestamp_type="LogAppendTime", retention_ms=3_600_000),
+        dead=topic("d", timestamp_type="LogAppendTime"),
+    )
+    assert judge(settings(), facts).warnings == ()
 
 
 def test_a_table_kept_for_ever_by_both_policies_is_fine() -> None:

@@ -67,6 +67,14 @@ def test_when_the_grace_is_over_it_gets_its_verdict_and_its_first_time(clock: Cl
     assert harness.count("parked_events") == harness.count("unparked_events") == 2
 
 
+def test_an_empty_join_key_is_a_key_like_any_other(clock: Clock) -> None:
+    harness = _open()
+    order(harness, "", 0)
+    _pass(harness, clock, GRACE_MS)
+    assert _verdicts(harness) == [(0, "NOT_FOUND")]
+    assert harness.count("unparked_events") == 1
+
+
 def test_a_deletion_is_no_row_to_wait_for(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
@@ -194,17 +202,40 @@ def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clo
     assert names(after) == [(1, "cup")]
 
 
-def test_rows_look_for_parked_events_only_until_the_restored_ones_are_known(clock: Clock) -> None:
+def test_rows_ask_the_state_for_parked_events_only_until_the_restored_ones_are_known(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness = _open()
     order(harness, "p1", 0)
     after = harness.restarted(GatedJoin(PATIENT))
     grace: Grace = after.function._grace
-    after.key = "p9"
-    assert grace.may_have("p9", after)
+    asked: list[Any] = []
+    of_the_state = grace.any_parked
+
+    def any_parked() -> bool:
+        asked.append(after.key)
+        return of_the_state()
+
+    monkeypatch.setattr(grace, "any_parked", any_parked)
+
+    def may_have(key: str) -> bool:
+        after.key = key
+        return grace.may_have(key, after)
+
+    assert (may_have("p9"), may_have("p1"), asked) == (False, True, ["p9", "p1"])
     _pass(after, clock, _LOOK_MS + 1)
-    assert not grace.may_have("p9", after)
+    asked.clear()
     # The gate is shut, so it is parked still, and known now.
-    assert grace.may_have("p1", after)
+    assert (may_have("p9"), may_have("p1"), asked) == (False, True, [])
+
+
+def test_events_that_wait_without_an_end_are_looked_at_key_by_key(clock: Clock) -> None:
+    looks = {key: Grace.next_look_ms(key, clock.ms) for key in map(str, range(1_000))}
+    assert len(set(looks.values())) > 990
+    assert all(clock.ms < look_ms <= clock.ms + _LOOK_MS for look_ms in looks.values())
+    # Until then it is the same moment, and then another one.
+    assert Grace.next_look_ms("7", looks["7"] - 1) == looks["7"]
+    assert Grace.next_look_ms("7", looks["7"]) == looks["7"] + _LOOK_MS
 
 
 # ----------------------------------------------------------------------------------- continuous

@@ -17,7 +17,7 @@ from udfs.core.misses import MissPolicy
 from udfs.core.retry import RetryPlan
 from udfs.grace import _LOOK_MS
 from udfs.join import GatedJoin
-from udfs.records import Record
+from udfs.records import Record, retried
 
 GRACE_MS = 5_000
 PATIENT = replace(RULES, miss_grace_ms=GRACE_MS, retries=RetryPlan((10_000,)), retry_topic="retry")
@@ -58,7 +58,7 @@ def _counted(harness: Harness) -> list[str]:
 
 def _again(harness: Harness, out: Row) -> None:
     key = json.loads(out[1])["product"]
-    harness.event(key, Row(*Record(key, out[0], out[1], out[2], out[3], -1, 99)))
+    harness.event(key, Row(*retried(Record(key, out[0], out[1], out[2], out[3], 0, 99))))
 
 
 def test_an_event_without_a_row_keeps_its_own_headers_and_bytes(clock: Clock) -> None:

@@ -15,7 +15,7 @@ from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
 from udfs.core.retry import MAX_DELAY_MS, RetryPlan
 from udfs.join import GatedJoin
-from udfs.records import Record
+from udfs.records import Record, retried
 from udfs.retry import RetryDelay
 
 TIERS = replace(RULES, retry_topic="orders.retry", retries=RetryPlan((10_000, 300_000)))
@@ -114,7 +114,7 @@ def test_after_a_restart_each_comes_at_its_own_time_and_once() -> None:
 def _again(harness: Harness, out: Row) -> None:
     """What came out on the retry topic goes in as its delay lets it through."""
     key = json.loads(out[1])["product"]
-    harness.event(key, Row(*Record(key, out[0], out[1], out[2], out[3], -1, 99)))
+    harness.event(key, Row(*retried(Record(key, out[0], out[1], out[2], out[3], 0, 99))))
 
 
 def _open() -> Harness:
@@ -143,8 +143,10 @@ def test_the_tiers_one_after_the_other_and_then_the_dead_letters(clock: Clock) -
         "tablegate-source": b"orders[0]@5",
         "tablegate-attempt": b"3",
         "tablegate-first-seen": str(START_MS).encode(),
+        "tablegate-timestamp": b"1000",
         "tablegate-error": b"orders[0]@5: no row after 2 retries",
     }
+    assert dead[3] == clock.ms
     assert (harness.count("misses"), harness.count("retried_misses")) == (1, 2)
     assert harness.count("given_up") == 1
 
@@ -158,6 +160,8 @@ def test_one_that_meets_its_row_after_a_newer_one_is_marked_as_late(clock: Clock
     _again(harness, out)
     newer, late = harness.out
     assert newer[2] is None
+    # The event's own, and not that of its retry record.
+    assert (out[3], late[3]) == (clock.ms, 1000)
     assert late[2] == {"own": b"1", "tablegate-late": b"1"}
     assert json.loads(late[1])["product_name"] == "mug"
     assert (harness.count("hits"), harness.count("retried_hits")) == (1, 1)

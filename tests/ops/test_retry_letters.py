@@ -13,6 +13,7 @@ from ops.retry.letters import (
     read_letter,
     readable,
     replayed_headers,
+    sent_again,
 )
 from ops.retry.replay import Destination
 from udfs.core.events import set_aside_headers
@@ -21,7 +22,13 @@ from udfs.core.model import Verdict
 NOW_MS = 1_700_000_000_000
 AT = Place("orders.dead", 0, 12)
 OURS = set_aside_headers(
-    {"own": b"1"}, Verdict.NOT_FOUND, "orders[2]@7", NOW_MS, "orders[2]@7: no row", 5
+    {"own": b"1"},
+    Verdict.NOT_FOUND,
+    "orders[2]@7",
+    NOW_MS,
+    "orders[2]@7: no row",
+    5,
+    timestamp_ms=99,
 )
 
 
@@ -81,6 +88,7 @@ def test_what_goes_back_keeps_its_own_headers_and_its_origin() -> None:
         *own,
         ("tablegate-source", b"orders[2]@7"),
         ("tablegate-first-seen", str(NOW_MS).encode()),
+        ("tablegate-timestamp", b"99"),
         ("tablegate-replayed", b"orders.dead[0]@12"),
     ]
     # Replayed, dead and replayed again: it names the letter that it comes from now.
@@ -92,6 +100,23 @@ def test_what_cannot_be_read_does_not_go_back() -> None:
     garbled = {"tablegate-source": b"?", "tablegate-first-seen": b"?", "own": b"1"}
     back = replayed_headers(letter(garbled), list(garbled.items()))
     assert back == [("own", b"1"), ("tablegate-replayed", b"orders.dead[0]@12")]
+
+
+@pytest.mark.parametrize(
+    ("own", "written_ms", "event_s", "in_header"),
+    [
+        ([("tablegate-timestamp", b"99")], 1234, 99, [("tablegate-timestamp", b"99")]),
+        # Of a version before this header: the record has the event's time.
+        ([], 1234, 1234, [("tablegate-timestamp", b"1234")]),
+        ([("tablegate-timestamp", b"x")], None, 0, []),
+    ],
+)
+def test_an_event_that_is_sent_again_keeps_its_timestamp_and_a_retry_record_is_young(
+    own: Headers, written_ms: int | None, event_s: int, in_header: Headers
+) -> None:
+    headers: Headers = [("own", b"1"), *own]
+    assert sent_again(headers, written_ms, as_event=True) == ([("own", b"1")], event_s)
+    assert sent_again(headers, written_ms, as_event=False) == ([("own", b"1"), *in_header], 0)
 
 
 @pytest.mark.parametrize(

@@ -164,9 +164,10 @@ class JoinJob:
 
     def held_events(self) -> int:
         """Events that are held now, by the join's counters, which count from this attempt on."""
-        return self._counted("held_events") - self._counted("released_events")
+        return self.counted("held_events") - self.counted("released_events")
 
-    def _counted(self, counter: str) -> int:
+    def counted(self, counter: str) -> int:
+        """A counter of the join in this attempt, all subtasks together."""
         join = self._vertex(JOIN.name)
         listed = self._get(f"/jobs/{self.job_id}/vertices/{join}/metrics")
         names = [m["id"] for m in listed if m["id"].endswith(f".{counter}")]

@@ -144,8 +144,8 @@ class Harness:
     def time_domain(self) -> TimeDomain:
         return self._domain
 
-    def get_current_key(self) -> Row:
-        return Row(self.key)
+    def get_current_key(self) -> str:
+        return self.key
 
     # -- what the test does
 

@@ -13,6 +13,7 @@ Headers = dict[str, bytes]
 
 _ATTEMPT_DIGITS = 9
 _ERROR_LENGTH = 500
+_TIME_DIGITS = 18
 _OURS = frozenset(
     {
         Header.VERDICT,
@@ -21,6 +22,7 @@ _OURS = frozenset(
         Header.ATTEMPT,
         Header.FIRST_SEEN,
         Header.DUE,
+        Header.TIMESTAMP,
         Header.LATE,
         Header.REPLAYED,
     }
@@ -51,13 +53,17 @@ def set_aside_headers(
     now_ms: int,
     error: str | None = None,
     due_ms: int | None = None,
+    *,
+    timestamp_ms: int,
 ) -> Headers:
     """The record's own headers and ours, for the retry or the dead-letter topic.
 
     A record that comes round again, from the retry topic or copied back to the stream topic, keeps
     the time at which it was first seen, and its attempt number counts up. ``now_ms`` is epoch
     milliseconds, the time at which the job first read this record; ``due_ms`` the one at which it
-    is to be tried again.
+    is to be tried again; ``timestamp_ms`` the record's own, negative when it has none. That goes
+    into a header, as the record that is written has the time of its writing: retention goes by
+    it, and would delete an old event's record before anybody has read it.
     """
     headers = dict(own) if own else {}
     attempt, first_seen = attempts_before(headers) + 1, headers.get(Header.FIRST_SEEN)
@@ -67,12 +73,27 @@ def set_aside_headers(
     headers[Header.SOURCE] = source.encode()
     headers[Header.ATTEMPT] = str(attempt).encode()
     headers[Header.FIRST_SEEN] = first_seen or str(now_ms).encode()
+    headers.pop(Header.TIMESTAMP, None)
+    if timestamp_ms >= 0:
+        headers[Header.TIMESTAMP] = str(timestamp_ms).encode()
     if due_ms is not None:
         headers[Header.DUE] = str(due_ms).encode()
     if error is not None:
         # Short, as it may quote the record; and whatever a user's exception says can be written.
         headers[Header.ERROR] = error[:_ERROR_LENGTH].encode(errors="backslashreplace")
     return headers
+
+
+def own_timestamp_ms(headers: Mapping[str, bytes] | None, written_ms: int) -> int:
+    """The timestamp that a set-aside record had before, in epoch milliseconds.
+
+    That of its writing, ``written_ms``, when its headers do not say: those of versions before this
+    header were written with their own.
+    """
+    text = (headers or {}).get(Header.TIMESTAMP)
+    if text is None or not text.isdigit() or len(text) > _TIME_DIGITS:
+        return written_ms
+    return int(text)
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:

@@ -39,6 +39,7 @@ class Header:
     ATTEMPT = "tablegate-attempt"
     FIRST_SEEN = "tablegate-first-seen"
     DUE = "tablegate-due"
+    TIMESTAMP = "tablegate-timestamp"
     LATE = "tablegate-late"
     REPLAYED = "tablegate-replayed"
 
