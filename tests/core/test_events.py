@@ -79,6 +79,17 @@ def test_a_stranger_s_attempt_header_counts_as_none() -> None:
         assert headers["tablegate-attempt"] == b"1"
 
 
+def test_what_strangers_wrote_into_our_headers_does_not_make_a_record_unreadable() -> None:
+    own = {"tablegate-attempt": b"9" * 9, "tablegate-first-seen": b"yesterday"}
+    headers = set_aside_headers(own, Verdict.NOT_FOUND, "o[0]@0", 1234, timestamp_ms=1)
+    assert headers["tablegate-attempt"] == b"9" * 9
+    assert headers["tablegate-first-seen"] == b"1234"
+
+
+def test_that_an_event_came_late_out_of_another_job_stays_on_it() -> None:
+    assert without_ours({"tablegate-late": b"1", "tablegate-due": b"1"}) == {"tablegate-late": b"1"}
+
+
 def test_a_key_in_the_record_key_does_not_excuse_an_unreadable_value() -> None:
     reader = EventReader(KeyRule(KeyOrigin.KEY, KeyFormat.TEXT))
     key, fields = reader.read(b"c1", b'{"a":1}')

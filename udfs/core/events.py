@@ -14,6 +14,8 @@ Headers = dict[str, bytes]
 _ATTEMPT_DIGITS = 9
 _ERROR_LENGTH = 500
 _TIME_DIGITS = 18
+# Milliseconds until the year 5138.
+_SEEN_DIGITS = 14
 _OURS = frozenset(
     {
         Header.VERDICT,
@@ -23,7 +25,6 @@ _OURS = frozenset(
         Header.FIRST_SEEN,
         Header.DUE,
         Header.TIMESTAMP,
-        Header.LATE,
         Header.REPLAYED,
     }
 )
@@ -66,13 +67,17 @@ def set_aside_headers(
     it, and would delete an old event's record before anybody has read it.
     """
     headers = dict(own) if own else {}
-    attempt, first_seen = attempts_before(headers) + 1, headers.get(Header.FIRST_SEEN)
+    # Anyone can write a header, and what is written here has to be readable as ours.
+    attempt = min(attempts_before(headers) + 1, 10**_ATTEMPT_DIGITS - 1)
+    first_seen = headers.get(Header.FIRST_SEEN, b"")
+    if not first_seen.isdigit() or len(first_seen) > _SEEN_DIGITS:
+        first_seen = str(now_ms).encode()
     headers.pop(Header.ERROR, None)
     headers.pop(Header.DUE, None)
     headers[Header.VERDICT] = verdict.encode()
     headers[Header.SOURCE] = source.encode()
     headers[Header.ATTEMPT] = str(attempt).encode()
-    headers[Header.FIRST_SEEN] = first_seen or str(now_ms).encode()
+    headers[Header.FIRST_SEEN] = first_seen
     headers.pop(Header.TIMESTAMP, None)
     if timestamp_ms >= 0:
         headers[Header.TIMESTAMP] = str(timestamp_ms).encode()
@@ -106,7 +111,10 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | None
 
 
 def without_ours(headers: Headers | None) -> Headers | None:
-    """The headers of a record that is through: those that we added on an earlier round are gone."""
+    """The headers of a record that is through: those that we added on an earlier round are gone.
+
+    That it came late stays, if it is so: then it was another job's enriched event.
+    """
     if not headers or _OURS.isdisjoint(headers):
         return headers
     return {name: value for name, value in headers.items() if name not in _OURS} or None
