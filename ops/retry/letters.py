@@ -132,14 +132,14 @@ def sent_again(
     stands as an event again it gets its own back; a retry record has the time of its writing, since
     retention goes by that, and its own in a header.
     """
-    found = dict(headers)
-    own = _number(found, Header.TIMESTAMP, _TIME_DIGITS)
-    own = written_ms if own is None else own
+    own_ms = _number(dict(headers), Header.TIMESTAMP, _TIME_DIGITS)
+    if not as_event and own_ms is not None:
+        return list(headers), 0
     kept = [(name, value) for name, value in headers if name != Header.TIMESTAMP]
     if as_event:
-        return kept, own or 0
-    if own is not None:
-        kept.append((Header.TIMESTAMP, str(own).encode()))
+        return kept, (written_ms if own_ms is None else own_ms) or 0
+    if written_ms is not None:
+        kept.append((Header.TIMESTAMP, str(written_ms).encode()))
     return kept, 0
 
 
