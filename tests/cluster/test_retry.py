@@ -133,9 +133,11 @@ def test_rows_and_strangers_stay_where_they_are(letters: Letters) -> None:
     letters.replay("--source", table, "--verdict", "BAD_RECORD", "--again")
     records = {record.key: record for record in letters.read("retry")}
     assert set(records) == {b"o1", b"o2", b"stranger"}
+    (stranger,) = (r for r in letters.read("dead") if r.key == b"stranger")
     assert records[b"stranger"].headers == (
         ("own", b"1"),
         ("tablegate-replayed", f"{letters.dead}[0]@2".encode()),
+        ("tablegate-timestamp", str(stranger.timestamp).encode()),
     )
 
 
