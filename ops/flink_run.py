@@ -18,6 +18,7 @@ from ops.paths import ROOT, UDFS_ZIP, VENV_PYTHON
 from udfs.core.errors import StackError
 
 ENRICH = ROOT / "jobs" / "enrich.py"
+ENRICH_SQL = ROOT / "jobs" / "enrich_sql.py"
 
 _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 _POLL_S = 0.1

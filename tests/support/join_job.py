@@ -72,6 +72,7 @@ class JoinJob:
         from_savepoint: str | None = None,
         python_files: Sequence[Path] = (),
         job_arguments: Sequence[str] = (),
+        entry: Path = flink_run.ENRICH,
         wait: bool = True,
     ) -> None:
         """Submit, and return when all tasks run; without ``wait`` at once."""
@@ -81,6 +82,7 @@ class JoinJob:
         self.job_id = flink_run.submit(
             self.flink,
             config=self.config,
+            entry=entry,
             overrides=overrides,
             from_savepoint=from_savepoint,
             extra_python_files=python_files,

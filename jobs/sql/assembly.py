@@ -1,0 +1,211 @@
+"""From settings and SQL files to a job graph.
+
+The gate's pipeline is the DataStream job's. Behind it everything is SQL, with two seams at which
+the planner's work is fixed as a stream: ``table_records`` behind the gate, and ``decided_events``
+behind the join. They give the operators that hold the join's state a uid, whatever is written in
+the files; and each query reads the one join, where the planner by itself would make another join,
+with another copy of the table, for each query that needs other columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyflink.common import Configuration, Types
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.table import DataTypes, Schema, StreamTableEnvironment
+
+from jobs import kafka_tables
+from jobs.assembly import JOB_CONFIG, ticked_partitions
+from jobs.clients import java_properties
+from jobs.preflight.facts import ClusterFacts
+from jobs.rules import gate_rules, identity, join_rules
+from jobs.settings import Settings
+from jobs.shading import for_connector
+from jobs.sides import TableTicks, gated_rows
+from jobs.sql import run
+from jobs.sql.files import Statement, statements
+from jobs.sql.names import names
+from jobs.sql.uids import DECIDED, TABLE_RECORDS
+from jobs.wiring import adopt
+from udfs.core.gate import Target
+from udfs.join_rules import JoinRules
+from udfs.sql_functions import sql_functions
+from udfs.sql_gate import sql_gate_function
+
+DEFINED = ("settings", "tables", "join", "views")
+"""The folders whose statements start nothing, in the order in which they are read."""
+
+_NUMBER = re.compile(r"\[\d+\]")
+
+
+def build(
+    settings: Settings, facts: ClusterFacts, targets: Mapping[int, Target], root: Path
+) -> StreamExecutionEnvironment:
+    """The job's graph, ready to execute, of the SQL files below ``root``.
+
+    The other arguments are those of ``jobs.assembly.build``.
+
+    Raises SqlError when a statement cannot be taken, and RuntimeError when the planner makes other
+    operators than ``jobs.sql.uids`` names.
+    """
+    enriched, *_ = facts.outputs
+    rules = join_rules(settings, enriched.max_message_bytes)
+    known = names(settings, facts, rules.events)
+    # All of them first, so that a name that is missing shows before the planner takes its time.
+    read = {
+        name: statements(run.folder(root, name), known) for name in (*DEFINED, "inserts", "audits")
+    }
+    env, t = _environment(settings)
+    secrets = sorted(settings.kafka.properties.secret_values(), key=len, reverse=True)
+    run.define(t, [*read["settings"], *read["tables"]], secrets)
+    _register_table(t, settings, facts, targets, rules)
+    run.define(t, read["join"], secrets)
+    _register_decided(t)
+    run.define(t, read["views"], secrets)
+    _write(env, t, read["inserts"], secrets)
+    return env
+
+
+def _environment(settings: Settings) -> tuple[StreamExecutionEnvironment, StreamTableEnvironment]:
+    config = Configuration()
+    for key, value in (JOB_CONFIG | {"pipeline.name": settings.job.name}).items():
+        config.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    env.set_parallelism(settings.job.parallelism)
+    env.set_max_parallelism(settings.job.max_parallelism)
+    return env, StreamTableEnvironment.create(env)
+
+
+def _register_table(
+    t: StreamTableEnvironment,
+    settings: Settings,
+    facts: ClusterFacts,
+    targets: Mapping[int, Target],
+    rules: JoinRules,
+) -> None:
+    """``table_records``: what was read of the table, behind the gate and its watermark."""
+    table, client = settings.table, for_connector(java_properties(settings))
+    loaded_at = {p: goal for p, target in targets.items() if (goal := target.goal) is not None}
+    t.create_temporary_table(
+        "table_topic",
+        kafka_tables.table_source(
+            table.topic,
+            client,
+            table.isolation_level,
+            loaded_at,
+            pause=settings.gate.pause_stream,
+        ),
+    )
+    t.create_temporary_table("tick_seed", kafka_tables.tick_seed())
+    for name, function in sql_functions(rules).items():
+        t.create_temporary_function(name, function)
+    ticked = ticked_partitions(len(targets))
+    gated = gated_rows(
+        t,
+        "table_topic",
+        TableTicks("tick_seed", settings.gate.tick_interval_ms, ticked),
+        rules.rows,
+        sql_gate_function(gate_rules(settings, facts, ticked)),
+        identity(settings, facts).stamp,
+    )
+    records = t.sql_query(f"""
+        SELECT COALESCE(routed_key,
+                        CONCAT('no key: ', CAST(MOD(`offset`, 1024) AS STRING))) AS join_key,
+               found.content, found.problem, key, `value`, headers, timestamp_ms,
+               `partition`, `offset`
+        FROM (SELECT *, read_row(routed_key, key, `value`) AS found
+              FROM {gated} WHERE `offset` IS NOT NULL)""")
+    text, raw = Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())
+    columns = {
+        "join_key": text,
+        "content": raw,
+        "problem": text,
+        "record_key": raw,
+        "record": raw,
+        "headers": Types.MAP(text, raw),
+        "ts_ms": Types.LONG(),
+        "p": Types.INT(),
+        "o": Types.LONG(),
+    }
+    stream = t.to_append_stream(records, Types.ROW_NAMED(list(columns), list(columns.values())))
+    adopt(stream._j_data_stream.getTransformation(), TABLE_RECORDS, parallelism=1)
+    raw_type = DataTypes.BYTES()
+    schema = (
+        Schema.new_builder()
+        .column("join_key", DataTypes.STRING().not_null())
+        .column("content", raw_type)
+        .column("problem", DataTypes.STRING())
+        .column("record_key", raw_type)
+        .column("record", raw_type)
+        .column("headers", DataTypes.MAP(DataTypes.STRING(), raw_type))
+        .column("ts_ms", DataTypes.BIGINT())
+        .column("p", DataTypes.INT())
+        .column("o", DataTypes.BIGINT())
+        # One time for all, so that a newer row takes the place of the one before.
+        .column_by_expression("rt", "TO_TIMESTAMP_LTZ(0, 3)")
+        .watermark("rt", "SOURCE_WATERMARK()")
+        .primary_key("join_key")
+        .build()
+    )
+    t.create_temporary_view("table_records", stream, schema)
+
+
+def _register_decided(t: StreamTableEnvironment) -> None:
+    """``decided_events``: every event that was let through the gate, with its verdict."""
+    text, raw, long = Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.LONG()
+    headers = Types.MAP(text, raw)
+    columns = {
+        "verdict": text,
+        "routed_key": text,
+        "record_key": raw,
+        "event": raw,
+        "headers": headers,
+        "ts_ms": long,
+        "p": Types.INT(),
+        "o": long,
+        "seen_ms": long,
+        "enriched": raw,
+        "enriched_headers": headers,
+        "problem": text,
+    }
+    judged = t.sql_query(f"SELECT {', '.join(columns)} FROM judged_events")
+    stream = t.to_append_stream(judged, Types.ROW_NAMED(list(columns), list(columns.values())))
+    adopt(stream._j_data_stream.getTransformation(), DECIDED)
+    t.create_temporary_view("decided_events", t.from_data_stream(stream))
+
+
+def _write(
+    env: StreamExecutionEnvironment,
+    t: StreamTableEnvironment,
+    inserts: list[Statement],
+    secrets: list[str],
+) -> None:
+    run.gather(t, inserts, secrets).attach_as_datastream()
+    for sink in env._j_stream_execution_environment.getTransformations():
+        _name(sink)
+
+
+def _name(sink: Any) -> None:
+    """Uids for the operators of a query that somebody wrote.
+
+    Made of the table written to, the place in the walk and what the operator does: a query whose
+    plan stays the same keeps its state, and one whose plan changes is refused by Flink rather than
+    given the state of another operator.
+    """
+    table = _NUMBER.split(sink.getName())[0]
+    for number, one in enumerate(_unnamed(sink, set())):
+        one.setUid(f"query-{table}-{number}-{_NUMBER.split(one.getName())[0]}")
+
+
+def _unnamed(transformation: Any, seen: set[int]) -> Iterator[Any]:
+    if transformation.getId() in seen:
+        return
+    seen.add(transformation.getId())
+    if transformation.getUid() is None:
+        yield transformation
+    for source in transformation.getInputs():
+        yield from _unnamed(source, seen)

@@ -1,0 +1,124 @@
+"""Statements to Flink's planner: each is checked where it stands, and none starts a job by itself.
+
+Everything here happens on the client. Settings, tables and views go into the session's own catalog;
+inserts are planned and gathered. So an error in the last file leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyflink.table import StatementSet, StreamTableEnvironment
+from pyflink.util.exceptions import JavaException
+
+from jobs.sql.files import SqlError, Statement
+
+_FOLDERS = {
+    "settings": (r"SET\s", "SET 'name' = 'value'"),
+    "tables": (r"CREATE\s+TEMPORARY\s+TABLE\s", "CREATE TEMPORARY TABLE"),
+    "join": (r"CREATE\s+TEMPORARY\s+VIEW\s", "CREATE TEMPORARY VIEW"),
+    "views": (r"CREATE\s+TEMPORARY\s+VIEW\s", "CREATE TEMPORARY VIEW"),
+    "inserts": (r"INSERT\s+INTO\s", "INSERT INTO"),
+    "audits": (r"SELECT\s", "SELECT"),
+}
+"""What a folder's statements begin with. Nothing else is taken: a DROP or a STATEMENT SET of its
+own would undo what the job promises."""
+
+_SETTING = re.compile(r"SET\s+'([^']+)'\s*=\s*'((?:[^']|'')*)'", re.IGNORECASE)
+_PROMISED = {
+    "table.exec.state.ttl": "0",
+    "table.exec.source.idle-timeout": "0",
+    "table.exec.mini-batch.enabled": "false",
+}
+_CAUSE = re.compile(
+    r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+?)(?=^\s+at |\Z)", re.MULTILINE | re.DOTALL
+)
+_LINE = re.compile(r"(?:[Ff]rom |[Aa]t )?line (\d+)")
+_LENGTH = 600
+
+
+def define(
+    t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
+) -> None:
+    """Apply settings, and create tables and views.
+
+    ``secrets`` are masked in what Flink says. Raises SqlError.
+    """
+    for statement in statements:
+        _require_kind(statement)
+        try:
+            if statement.text[:3].upper() == "SET":
+                _set(t, statement)
+            else:
+                t.execute_sql(statement.text)
+        except (Py4JError, JavaException) as error:
+            raise explained(statement, error, secrets) from None
+
+
+def gather(
+    t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
+) -> StatementSet:
+    """All inserts as one set, planned but not started. Raises SqlError."""
+    gathered = t.create_statement_set()
+    for statement in statements:
+        _require_kind(statement)
+        try:
+            gathered.add_insert_sql(statement.text)
+        except (Py4JError, JavaException) as error:
+            raise explained(statement, error, secrets) from None
+    return gathered
+
+
+def explained(statement: Statement, error: Exception, secrets: Sequence[str]) -> SqlError:
+    """What Flink says of a statement, with the file's own line."""
+    trace = str(error)
+    # The innermost cause that says something names the place; those around it say "failed".
+    told = [cause.strip() for cause in _CAUSE.findall(trace)]
+    what = next((cause for cause in reversed(told) if _LINE.search(cause)), "")
+    what = what or (told[-1] if told else trace)
+    lines = [int(number) for number in _LINE.findall(what)]
+    for secret in secrets:
+        what = what.replace(secret, "***")
+    what = " ".join(what.split())[:_LENGTH].rstrip(".")
+    return statement.error(
+        f"Flink refuses this statement: {what}.",
+        "Correct it; nothing was submitted.",
+        lines[-1] if lines else 1,
+    )
+
+
+def _require_kind(statement: Statement) -> None:
+    folder = statement.file.parent.name
+    begin, shown = _FOLDERS[folder]
+    if not re.match(begin, statement.text + " ", re.IGNORECASE):
+        raise statement.error(
+            f"a statement in {folder}/ begins with {shown}, this one with "
+            f"{' '.join(statement.text.split()[:2])}.",
+            "Put it into the folder that is for it (sql/README.md).",
+        )
+
+
+def _set(t: StreamTableEnvironment, statement: Statement) -> None:
+    match = _SETTING.fullmatch(statement.text)
+    if match is None:
+        raise statement.error(
+            "a setting needs a name and a value in quotes.", "Write SET 'name' = 'value';"
+        )
+    name, value = match[1], match[2].replace("''", "'")
+    if _PROMISED.get(name, value) != value:
+        raise statement.error(
+            f"with {name} = {value} the join would not keep its promise.",
+            f"Leave it at {_PROMISED[name]}.",
+        )
+    t.get_config().set(name, value)
+
+
+def folder(root: Path, name: str) -> Path:
+    """A folder of SQL files. Raises SqlError when there is none."""
+    found = root / name
+    if not found.is_dir():
+        raise SqlError(found, 1, "there is no such folder.", "Give the path of sql/ with --sql.")
+    return found

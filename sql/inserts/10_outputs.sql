@@ -1,0 +1,50 @@
+-- ============================================================================================
+-- What the job writes: the same records as the DataStream job's, byte by byte.
+-- ============================================================================================
+
+-- Hits, with the event's own headers.
+INSERT INTO enriched_topic
+SELECT
+  record_key, enriched, enriched_headers,
+  CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
+FROM decided_events
+WHERE verdict = 'HIT';
+
+-- Misses, as they came, with verdict and source.
+INSERT INTO retry_topic
+SELECT
+  record_key,
+  event,
+  set_aside(
+    headers,
+    verdict,
+    CONCAT('${STREAM_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)),
+    seen_ms,
+    CAST(NULL AS STRING)
+  ),
+  CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
+FROM decided_events
+WHERE verdict IN ('NOT_FOUND', 'DELETED', 'NOT_LOADED', 'STALE_TABLE');
+
+-- What cannot be read: of the stream, and of the table.
+INSERT INTO dead_topic
+SELECT
+  record_key,
+  content,
+  set_aside(headers, verdict, source, seen_ms, problem),
+  CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
+FROM (
+  SELECT
+    record_key, event AS content, headers, verdict,
+    CONCAT('${STREAM_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)) AS source,
+    seen_ms, problem, ts_ms
+  FROM decided_events
+  WHERE verdict IN ('NO_KEY', 'BAD_RECORD')
+  UNION ALL
+  SELECT
+    record_key, record, headers, 'BAD_RECORD',
+    CONCAT('${TABLE_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)),
+    UNIX_TIMESTAMP() * 1000, problem, ts_ms
+  FROM table_records
+  WHERE problem IS NOT NULL
+);

@@ -1,0 +1,80 @@
+"""The shared cases on the SQL variant, and by the same steps on the DataStream job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ops.flink_run import ENRICH, ENRICH_SQL
+from ops.paths import ROOT
+from ops.stack.flink import FlinkCluster
+from tests.support.case_job import SETTINGS, CaseJob, expected
+from tests.support.cases import Case, cases
+from tests.support.join_job import JoinJob
+from tests.support.kafka import Kafka
+
+_GRACE = "SQL decides an event once: no join of the planner's waits for a row for a while"
+_ON_MISS = "the SQL variant only routes; nulls are a query over decided_events"
+
+NOT_IN_SQL = {
+    "a miss whose row comes within its grace is a hit": _GRACE,
+    "and one whose row comes later is told when its grace is over": _GRACE,
+    "within its grace an event has no verdict": _GRACE,
+    "and a miss that was waiting for its row is decided only then": _GRACE,
+    "an output that takes events without their row gets nulls and the verdict": _ON_MISS,
+    "but not before the gate is open, nor within the grace": _ON_MISS,
+    "what cannot be read does not go out without its row either": _ON_MISS,
+    "an event may wait for its row without an end": _ON_MISS,
+    "and does so across a restart": _ON_MISS,
+}
+
+
+def _kind(case: Case) -> str:
+    if any("restart" in step for step in case.steps):
+        return "restart"
+    return next((step["gate"] for step in case.steps if "gate" in step), "open")
+
+
+@pytest.fixture(scope="module")
+def own_flink(stack_folder: Path) -> Iterator[FlinkCluster]:
+    """A cluster that has run no other job: in thread mode a TaskManager keeps the Python packages
+    of the first, and an older job's has no SQL functions."""
+    with FlinkCluster(stack_folder / "sql-flink", taskmanagers=1, slots=2) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(ENRICH_SQL, id="sql"),
+        # Shows that the steps themselves say what the cases mean.
+        pytest.param(ENRICH, id="datastream", marks=pytest.mark.full),
+    ],
+)
+@pytest.mark.parametrize("kind", ["open", "short", "stale", "restart"])
+def test_each_case_ends_as_it_says(
+    kind: str, entry: Path, kafka: Kafka, own_flink: FlinkCluster, tmp_path: Path
+) -> None:
+    chosen = [c for c in cases() if _kind(c) == kind and c.name not in NOT_IN_SQL]
+    assert chosen
+    settings = SETTINGS | {
+        "gate": SETTINGS["gate"] | {"on_stall": "open" if kind == "short" else "wait"}
+    }
+    job = JoinJob(kafka, own_flink, tmp_path, partitions=1, settings=settings)
+    arguments = ["--sql", str(ROOT / "sql")] if entry == ENRICH_SQL else []
+    played = CaseJob(job, chosen, entry, arguments)
+    try:
+        played.play()
+    finally:
+        job.cancel()
+    for number, case in enumerate(chosen):
+        outcomes, dead_rows = played.outcomes(number)
+        wanted = expected(case)
+        assert {k: v for k, v in outcomes.items() if k in wanted} == wanted, case.name
+        assert dead_rows == case.dead_rows, case.name
+
+
+def test_the_cases_that_are_left_out_are_cases() -> None:
+    assert NOT_IN_SQL.keys() <= {case.name for case in cases()}

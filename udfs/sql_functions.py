@@ -1,0 +1,153 @@
+"""What the SQL variant asks Python for: JSON as bytes, by the very rules of the DataStream job.
+
+Flink SQL's JSON functions write what they read anew (``1.50`` becomes ``1.5``) and take documents
+that the job refuses, so the records of the two variants would differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyflink.common import Row
+from pyflink.table import DataTypes, FunctionContext
+from pyflink.table.types import DataType
+from pyflink.table.udf import ScalarFunction, UserDefinedScalarFunctionWrapper, udf
+
+# The first for other jobs, see udfs.join.
+from udfs import code, join  # noqa: F401
+from udfs.core.events import Headers, record_bytes, set_aside_headers, without_ours
+from udfs.core.jsontext import BadRecord
+from udfs.core.model import Verdict
+from udfs.join_rules import JoinRules
+
+_HEADERS = DataTypes.MAP(DataTypes.STRING(), DataTypes.BYTES())
+
+
+def _row_type() -> DataType:
+    return DataTypes.ROW(
+        [
+            DataTypes.FIELD("content", DataTypes.BYTES()),
+            DataTypes.FIELD("problem", DataTypes.STRING()),
+        ]
+    )
+
+
+def _enriched_type() -> DataType:
+    return DataTypes.ROW(
+        [
+            DataTypes.FIELD("problem", DataTypes.STRING()),
+            DataTypes.FIELD("keyless", DataTypes.BOOLEAN()),
+            DataTypes.FIELD("content", DataTypes.BYTES()),
+            DataTypes.FIELD("headers", _HEADERS),
+        ]
+    )
+
+
+class _Function(ScalarFunction):
+    """Refuses to run with other code in memory than that of the job."""
+
+    def __init__(self) -> None:
+        # Taken on the client, compared on the worker.
+        self._code = code.LOADED
+
+    def open(self, function_context: FunctionContext) -> None:
+        code.require_same("Tablegate's workers (package udfs)", self._code, code.LOADED)
+
+
+class ReadRow(_Function):
+    """``read_row(routed_key, key, value)`` of a table record: ROW<content BYTES, problem STRING>.
+
+    ``content`` is the row's JSON text, null for a deletion; ``problem`` says why the record cannot
+    be read, null when it can.
+    """
+
+    def __init__(self, rules: JoinRules) -> None:
+        super().__init__()
+        self._rows = rules.rows
+
+    def eval(self, routed: str | None, key: bytes | None, value: bytes | None) -> Row:
+        try:
+            read, content = self._rows.read(key, value)
+            _check_route(routed, read)
+        except BadRecord as error:
+            return Row(None, str(error))
+        return Row(content, None)
+
+
+class Enrich(_Function):
+    """``enrich(routed_key, key, value, headers, row)`` of an event that may be joined.
+
+    Gives ROW<problem STRING, keyless BOOLEAN, content BYTES, headers MAP<STRING, BYTES>>: why the
+    event cannot be read or written, whether it has no join key, and the enriched event and its
+    headers when there is a row.
+    """
+
+    def __init__(self, rules: JoinRules) -> None:
+        super().__init__()
+        self._rules = rules
+
+    def eval(
+        self,
+        routed: str | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers | None,
+        row: bytes | None,
+    ) -> Row:
+        rules = self._rules
+        try:
+            read, fields = rules.events.read(key, value)
+            _check_route(routed, read)
+            if read is None:
+                return Row(None, True, None, None)
+            if not row:
+                return Row(None, False, None, None)
+            # An event without a value has been refused above.
+            content = rules.merge(value, fields, row)  # type: ignore[arg-type]
+            own = without_ours(headers)
+            _check_size(record_bytes(key, content, own), rules.max_enriched_bytes)
+        except BadRecord as error:
+            return Row(str(error), None, None, None)
+        return Row(None, False, content, own)
+
+
+class SetAside(_Function):
+    """``set_aside(headers, verdict, source, seen_ms, problem)``: headers for retry or dead letter.
+
+    ``source`` is ``topic[partition]@offset``, ``seen_ms`` when the job first read the record (epoch
+    milliseconds), ``problem`` what is wrong with it, null when nothing is.
+    """
+
+    def eval(
+        self,
+        headers: Headers | None,
+        verdict: str,
+        source: str,
+        seen_ms: int,
+        problem: str | None,
+    ) -> dict[str, Any]:
+        error = None if problem is None else f"{source}: {problem}"
+        return set_aside_headers(headers, Verdict(verdict), source, seen_ms, error)
+
+
+def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrapper]:
+    """The functions by the names that SQL calls them by."""
+    return {
+        "read_row": udf(ReadRow(rules), result_type=_row_type(), name="read_row"),
+        "enrich": udf(Enrich(rules), result_type=_enriched_type(), name="enrich"),
+        "set_aside": udf(SetAside(), result_type=_HEADERS, name="set_aside"),
+    }
+
+
+def _check_route(routed: str | None, read: str | None) -> None:
+    # As the DataStream job does: the JVM joined by the key that it read.
+    if routed != read:
+        raise BadRecord(f"key was read as {routed!r} for routing and as {read!r} for joining")
+
+
+def _check_size(size: int, limit: int | None) -> None:
+    if limit is not None and size > limit:
+        raise BadRecord(
+            f"enriched event would have {size} bytes, and its topic takes {limit} "
+            "(max.message.bytes, less room for the envelope)"
+        )
