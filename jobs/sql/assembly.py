@@ -66,6 +66,7 @@ def build(
     run.define(t, read["join"], secrets)
     _register_decided(t)
     run.define(t, read["views"], secrets)
+    run.check(t, read["audits"], secrets)
     _write(env, t, read["inserts"], secrets)
     return env
 
@@ -184,13 +185,14 @@ def _write(
     inserts: list[Statement],
     secrets: list[str],
 ) -> None:
-    run.gather(t, inserts, secrets).attach_as_datastream()
+    run.attach(t, inserts, secrets)
+    taken: set[str] = set()
     for sink in env._j_stream_execution_environment.getTransformations():
-        _name(sink)
+        _name(sink, taken)
 
 
-def _name(sink: Any) -> None:
-    """Uids for the operators of a query that somebody wrote.
+def _name(sink: Any, taken: set[str]) -> None:
+    """Uids for the operators of a query that somebody wrote; ``taken`` are those given before.
 
     Made of the table written to, the place in the walk and what the operator does: a query whose
     plan stays the same keeps its state, and one whose plan changes is refused by Flink rather than
@@ -198,7 +200,14 @@ def _name(sink: Any) -> None:
     """
     table = _NUMBER.split(sink.getName())[0]
     for number, one in enumerate(_unnamed(sink, set())):
-        one.setUid(f"query-{table}-{number}-{_NUMBER.split(one.getName())[0]}")
+        kind = _NUMBER.split(one.getName())[0]
+        uid = f"query-{table}-{number}-{kind}"
+        if kind == "DataStreamToTable":
+            # Shared by the queries that read it, of which each could be the first.
+            shared = f"query-reads-{one.getInputs()[0].getUid()}"
+            uid = uid if shared in taken else shared
+        taken.add(uid)
+        one.setUid(uid)
 
 
 def _unnamed(transformation: Any, seen: set[int]) -> Iterator[Any]:

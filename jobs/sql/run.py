@@ -1,7 +1,7 @@
 """Statements to Flink's planner: each is checked where it stands, and none starts a job by itself.
 
-Everything here happens on the client. Settings, tables and views go into the session's own catalog;
-inserts are planned and gathered. So an error in the last file leaves nothing behind.
+Everything here happens on the client: settings, tables and views go into the session's own catalog,
+inserts are planned. So an error in the last file leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from py4j.protocol import Py4JError
-from pyflink.table import StatementSet, StreamTableEnvironment
+from pyflink.table import StreamTableEnvironment
 from pyflink.util.exceptions import JavaException
 
 from jobs.sql.files import SqlError, Statement
@@ -34,10 +34,12 @@ _PROMISED = {
     "table.exec.mini-batch.enabled": "false",
 }
 _CAUSE = re.compile(
-    r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+?)(?=^\s+at |\Z)", re.MULTILINE | re.DOTALL
+    r"^(?:Caused by: |: )?[\w.$]+(?:Exception|Error): (.+?)(?=^\s+at |^Caused by|\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _LINE = re.compile(r"(?:[Ff]rom |[Aa]t )?line (\d+)")
 _LENGTH = 600
+_FROM_FLINK = (Py4JError, JavaException)
 
 
 def define(
@@ -54,22 +56,48 @@ def define(
                 _set(t, statement)
             else:
                 t.execute_sql(statement.text)
-        except (Py4JError, JavaException) as error:
+        except _FROM_FLINK as error:
             raise explained(statement, error, secrets) from None
 
 
-def gather(
-    t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
-) -> StatementSet:
-    """All inserts as one set, planned but not started. Raises SqlError."""
+def attach(
+    t: StreamTableEnvironment, statements: Sequence[Statement], secrets: Sequence[str] = ()
+) -> None:
+    """Plan all inserts as one set and add them to the graph, which is not started. Raises SqlError.
+
+    In one set, so that what they share is read once.
+    """
+    for statement in statements:
+        _require_kind(statement)
+    try:
+        _attach(t, statements)
+    except _FROM_FLINK:
+        # Of a set it is not told which statement is at fault. The graph is lost anyway.
+        for statement in statements:
+            try:
+                _attach(t, [statement])
+            except _FROM_FLINK as error:
+                raise explained(statement, error, secrets) from None
+        raise
+
+
+def _attach(t: StreamTableEnvironment, statements: Iterable[Statement]) -> None:
     gathered = t.create_statement_set()
+    for statement in statements:
+        gathered.add_insert_sql(statement.text)
+    gathered.attach_as_datastream()
+
+
+def check(
+    t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
+) -> None:
+    """See that queries which nobody runs now could be run. Raises SqlError."""
     for statement in statements:
         _require_kind(statement)
         try:
-            gathered.add_insert_sql(statement.text)
-        except (Py4JError, JavaException) as error:
+            t.sql_query(statement.text)
+        except _FROM_FLINK as error:
             raise explained(statement, error, secrets) from None
-    return gathered
 
 
 def explained(statement: Statement, error: Exception, secrets: Sequence[str]) -> SqlError:

@@ -10,10 +10,25 @@ from jobs.uids import TABLE_SIDE, Operator
 
 TABLE_RECORDS = (
     Operator("sql-table-records", "table: out of SQL, for the join"),
+    Operator("sql-table-columns", "table: columns for the join"),
     Operator("sql-table-read", "table: read rows"),
+    Operator("sql-table-route", "table: drop ticks, for the join"),
     *TABLE_SIDE[2:],
 )
 """From what the queries read of the table upstream to its Kafka source and the ticks."""
 
-DECIDED = (Operator("sql-decided", "decided: out of SQL"),)
+DECIDED = (
+    Operator("sql-decided-records", "decided: out of SQL"),
+    Operator("sql-decided-columns", "decided: columns"),
+    Operator("sql-verdict", "decided: verdict"),
+    Operator("sql-enrich", "decided: enrich"),
+    Operator("sql-joined", "decided: what the gate says"),
+    # State: the table's rows, the held events, and the timers that release these.
+    Operator("sql-join", "temporal join behind the gate"),
+    Operator("sql-stream-route", "stream: find join key, for the join"),
+    # State: offsets of the stream topic.
+    Operator("sql-stream-source", "stream: read topic, for the join"),
+    Operator("sql-rows", "table: rows for the join"),
+    Operator("sql-rows-from-records", "table: back into SQL, for the join"),
+)
 """From what the queries read of the join upstream to the stream's source and ``TABLE_RECORDS``."""
