@@ -2,11 +2,12 @@
 
 Flink SQL's JSON functions write what they read anew (``1.50`` becomes ``1.5``) and take documents
 that the job refuses, so the records of the two variants would differ.
+
+No map that crosses to Python or back may be null: in thread mode Flink's converter does not look
+(``PythonTypeUtils.MapDataConverter`` of Flink 2.3.0), and the task fails.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from pyflink.common import Row
 from pyflink.table import DataTypes, FunctionContext
@@ -91,7 +92,7 @@ class Enrich(_Function):
         routed: str | None,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers | None,
+        headers: Headers,
         row: bytes | None,
     ) -> Row:
         rules = self._rules
@@ -99,15 +100,15 @@ class Enrich(_Function):
             read, fields = rules.events.read(key, value)
             _check_route(routed, read)
             if read is None:
-                return Row(None, True, None, None)
+                return Row(None, True, None, {})
             if not row:
-                return Row(None, False, None, None)
+                return Row(None, False, None, {})
             # An event without a value has been refused above.
             content = rules.merge(value, fields, row)  # type: ignore[arg-type]
-            own = without_ours(headers)
+            own = without_ours(headers) or {}
             _check_size(record_bytes(key, content, own), rules.max_enriched_bytes)
         except BadRecord as error:
-            return Row(str(error), None, None, None)
+            return Row(str(error), None, None, {})
         return Row(None, False, content, own)
 
 
@@ -119,15 +120,17 @@ class SetAside(_Function):
     """
 
     def eval(
-        self,
-        headers: Headers | None,
-        verdict: str,
-        source: str,
-        seen_ms: int,
-        problem: str | None,
-    ) -> dict[str, Any]:
+        self, headers: Headers, verdict: str, source: str, seen_ms: int, problem: str | None
+    ) -> Headers:
         error = None if problem is None else f"{source}: {problem}"
         return set_aside_headers(headers, Verdict(verdict), source, seen_ms, error)
+
+
+class SetAsideBare(_Function):
+    """``set_aside_bare(verdict, source, seen_ms, problem)``: of a record without headers."""
+
+    def eval(self, verdict: str, source: str, seen_ms: int, problem: str | None) -> Headers:
+        return SetAside().eval({}, verdict, source, seen_ms, problem)
 
 
 def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrapper]:
@@ -136,6 +139,7 @@ def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrappe
         "read_row": udf(ReadRow(rules), result_type=_row_type(), name="read_row"),
         "enrich": udf(Enrich(rules), result_type=_enriched_type(), name="enrich"),
         "set_aside": udf(SetAside(), result_type=_HEADERS, name="set_aside"),
+        "set_aside_bare": udf(SetAsideBare(), result_type=_HEADERS, name="set_aside_bare"),
     }
 
 

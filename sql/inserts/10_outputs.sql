@@ -26,25 +26,32 @@ SELECT
 FROM decided_events
 WHERE verdict IN ('NOT_FOUND', 'DELETED', 'NOT_LOADED', 'STALE_TABLE');
 
--- What cannot be read: of the stream, and of the table.
+-- What cannot be read: of the stream; of the table, with headers of its own; and without any,
+-- since a function in Python cannot be given a null map.
 INSERT INTO dead_topic
 SELECT
-  record_key,
-  content,
-  set_aside(headers, verdict, source, seen_ms, problem),
+  record_key, content, headers,
   CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
 FROM (
   SELECT
-    record_key, event AS content, headers, verdict,
-    CONCAT('${STREAM_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)) AS source,
-    seen_ms, problem, ts_ms
+    record_key,
+    event AS content,
+    set_aside(
+      headers,
+      verdict,
+      CONCAT('${STREAM_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)),
+      seen_ms,
+      problem
+    ) AS headers,
+    ts_ms
   FROM decided_events
   WHERE verdict IN ('NO_KEY', 'BAD_RECORD')
   UNION ALL
-  SELECT
-    record_key, record, headers, 'BAD_RECORD',
-    CONCAT('${TABLE_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)),
-    UNIX_TIMESTAMP() * 1000, problem, ts_ms
-  FROM table_records
-  WHERE problem IS NOT NULL
+  SELECT record_key, record, set_aside(headers, verdict, source, seen_ms, problem), ts_ms
+  FROM bad_rows
+  WHERE headers IS NOT NULL
+  UNION ALL
+  SELECT record_key, record, set_aside_bare(verdict, source, seen_ms, problem), ts_ms
+  FROM bad_rows
+  WHERE headers IS NULL
 );

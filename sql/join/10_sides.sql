@@ -11,7 +11,7 @@ SELECT
   COALESCE(routed_key, CONCAT('no key: ', CAST(MOD(o, 1024) AS STRING))) AS join_key,
   k AS record_key,
   v AS event,
-  CASE WHEN CARDINALITY(h) > 0 THEN h END AS headers,
+  h AS headers,
   EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts) AS ts_ms,
   p,
   o,

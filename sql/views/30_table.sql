@@ -22,3 +22,14 @@ SELECT
   COUNT(*) FILTER (WHERE problem IS NOT NULL) AS unreadable
 FROM table_records
 GROUP BY p;
+
+-- Records of the table topic that cannot be read; what was there before them stays.
+CREATE TEMPORARY VIEW bad_rows AS
+SELECT
+  record_key, record, headers, ts_ms,
+  'BAD_RECORD' AS verdict,
+  CONCAT('${TABLE_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)) AS source,
+  UNIX_TIMESTAMP() * 1000 AS seen_ms,
+  problem
+FROM table_records
+WHERE problem IS NOT NULL;

@@ -17,7 +17,7 @@ from udfs.core.gate import CLOSED_MS
 from udfs.core.marks import STARTUP_MOMENT_MS
 from udfs.core.model import Header
 from udfs.gate import TableGate
-from udfs.sql_functions import Enrich, ReadRow, SetAside
+from udfs.sql_functions import Enrich, ReadRow, SetAside, SetAsideBare
 from udfs.sql_gate import SqlGate
 
 _EVENT = b'{"product": "p1", "n": 1.50}'
@@ -28,13 +28,13 @@ def _enrich(
     routed: str | None, value: bytes | None, row: bytes | None = None, **options: Any
 ) -> list[Any]:
     rules = replace(RULES, **options.get("rules", {}))
-    headers = options.get("headers")
+    headers = options.get("headers", {})
     return list(Enrich(rules).eval(routed, options.get("key", b"o1"), value, headers, row))
 
 
 def test_a_hit_keeps_the_bytes_of_both_sides() -> None:
     problem, keyless, content, headers = _enrich("p1", _EVENT, _ROW)
-    assert (problem, keyless, headers) == (None, False, None)
+    assert (problem, keyless, headers) == (None, False, {})
     assert content == b'{"product": "p1", "n": 1.50,"product_name":1e2}'
 
 
@@ -44,11 +44,11 @@ def test_headers_of_an_earlier_round_are_gone_from_a_hit() -> None:
 
 
 def test_an_event_without_a_row_is_readable_and_no_more() -> None:
-    assert _enrich("p1", _EVENT) == [None, False, None, None]
+    assert _enrich("p1", _EVENT) == [None, False, None, {}]
 
 
 def test_an_event_without_a_key_is_told_so_whatever_row_there_is() -> None:
-    assert _enrich(None, b"{}", _ROW) == [None, True, None, None]
+    assert _enrich(None, b"{}", _ROW) == [None, True, None, {}]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_an_event_without_a_key_is_told_so_whatever_row_there_is() -> None:
 def test_what_cannot_be_read_says_why(routed: str | None, value: bytes | None, says: str) -> None:
     problem, *rest = _enrich(routed, value, _ROW)
     assert says in problem
-    assert rest == [None, None, None]
+    assert rest == [None, None, {}]
 
 
 def test_an_event_that_grows_too_large_for_its_topic_is_a_problem() -> None:
@@ -97,7 +97,12 @@ def test_a_record_that_is_set_aside_says_why_and_where_it_stood() -> None:
         Header.FIRST_SEEN: b"1000",
         Header.ERROR: b"orders[0]@7: broken",
     }
-    assert Header.ERROR not in SetAside().eval(None, "NOT_FOUND", "orders[0]@7", 1_000, None)
+    assert Header.ERROR not in SetAside().eval({}, "NOT_FOUND", "orders[0]@7", 1_000, None)
+
+
+def test_a_record_without_headers_gets_the_same() -> None:
+    told = ("BAD_RECORD", "orders[0]@7", 1_000, "broken")
+    assert SetAsideBare().eval(*told) == SetAside().eval({}, *told)
 
 
 def test_another_version_of_the_code_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

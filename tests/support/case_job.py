@@ -59,7 +59,7 @@ class CaseJob:
             key = (record.key or b"").decode()
             if not key.startswith(mark):
                 continue
-            if (record.header("tablegate-source") or "").startswith(f"{self.job.products}["):
+            if self._is_row(record):
                 dead_rows += 1
                 continue
             name = key.removeprefix(mark)
@@ -155,7 +155,11 @@ class CaseJob:
     # --------------------------------------------------------------------------- outcomes
 
     def _decided(self) -> set[str]:
-        return {(record.key or b"").decode() for record, _ in self._records()}
+        records = [record for record, _ in self._records() if not self._is_row(record)]
+        return {(record.key or b"").decode() for record in records}
+
+    def _is_row(self, record: Record) -> bool:
+        return (record.header("tablegate-source") or "").startswith(f"{self.job.products}[")
 
     def _records(self) -> list[tuple[Record, dict[str, Any]]]:
         found = [(r, hit(r.value or b"")) for r in self.job.read("enriched")]
