@@ -53,15 +53,26 @@ def own_flink(stack_folder: Path) -> Iterator[FlinkCluster]:
         pytest.param(ENRICH, id="datastream", marks=pytest.mark.full),
     ],
 )
-@pytest.mark.parametrize("kind", ["open", "short", "stale", "restart"])
+@pytest.mark.parametrize(
+    ("kind", "consistency"),
+    [
+        ("open", "startup"),
+        ("short", "startup"),
+        ("stale", "startup"),
+        ("restart", "startup"),
+        # Neither opens short, nor decides anything while the table stands still.
+        ("open", "continuous"),
+        ("restart", "continuous"),
+    ],
+)
 def test_each_case_ends_as_it_says(
-    kind: str, entry: Path, kafka: Kafka, own_flink: FlinkCluster, tmp_path: Path
+    kind: str, consistency: str, entry: Path, kafka: Kafka, own_flink: FlinkCluster, tmp_path: Path
 ) -> None:
     chosen = [c for c in cases() if _kind(c) == kind and c.name not in NOT_IN_SQL]
     assert chosen
-    settings = SETTINGS | {
-        "gate": SETTINGS["gate"] | {"on_stall": "open" if kind == "short" else "wait"}
-    }
+    on_stall = "open" if kind == "short" else "wait"
+    gate = SETTINGS["gate"] | {"on_stall": on_stall, "consistency": consistency}
+    settings = SETTINGS | {"gate": gate}
     job = JoinJob(kafka, own_flink, tmp_path, partitions=1, settings=settings)
     arguments = ["--sql", str(ROOT / "sql")] if entry == ENRICH_SQL else []
     played = CaseJob(job, chosen, entry, arguments)

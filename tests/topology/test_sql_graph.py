@@ -134,6 +134,30 @@ def test_a_query_more_reads_the_join_that_is_there(nodes: list[Node], files: Pat
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"gate": {"consistency": "continuous"}},
+        {"gate": {"pause_stream": False}},
+        {
+            "table": {
+                "topic": "customers",
+                "fields": {"tier": "t"},
+                "format": "debezium-json",
+                "key": {"from": "value", "path": "id"},
+                "tombstone_key": {"format": "json", "path": "id"},
+            }
+        },
+        {"stream": {"topic": "orders", "key": {"from": "key", "format": "text"}}},
+        {"job": {"name": "x", "delivery": "exactly-once", "transactional_id_prefix": "x"}},
+    ],
+)
+def test_no_setting_changes_what_an_operator_is_called(
+    nodes: list[Node], change: dict[str, Any]
+) -> None:
+    assert {n.uid for n in _nodes(_settings(**change))} == {n.uid for n in nodes}
+
+
+@pytest.mark.parametrize(
     ("file", "text", "line", "says"),
     [
         (
