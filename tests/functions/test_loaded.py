@@ -9,7 +9,7 @@ import sys
 import udfs
 
 # The gate's: it runs in a process of its own, which ends with its job.
-_OF_THE_GATE = {"udfs.gate", "udfs.targets", "udfs.watch"}
+_OF_THE_GATE = {"udfs.gate", "udfs.targets", "udfs.watch", "udfs.sql_gate", "udfs.core.marks"}
 
 
 def test_the_join_brings_every_module_that_a_later_job_may_ask_for() -> None:
