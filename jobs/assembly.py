@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyflink.common import Configuration
-from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
 from jobs import kafka_tables, outputs, uids
@@ -192,7 +192,15 @@ def _write(
 def _stats(
     t: StreamTableEnvironment, settings: Settings, client: Mapping[str, str], joined: Joined
 ) -> outputs.Output:
-    told = hit_rate(t, joined, settings.job.name, settings.stats.window_ms)
+    return stats_output(
+        t, settings, client, hit_rate(t, joined, settings.job.name, settings.stats.window_ms)
+    )
+
+
+def stats_output(
+    t: StreamTableEnvironment, settings: Settings, client: Mapping[str, str], told: DataStream
+) -> outputs.Output:
+    """Where the counts go: to the topic of the settings, or nowhere but into the metrics."""
     if settings.stats.topic:
         # A window that is told twice has the same key: no transaction, which would keep what is
         # happening now from everybody until the next checkpoint.

@@ -113,6 +113,21 @@ def table_source(
     return builder.build()
 
 
+def log(topic: str, client: Mapping[str, str], isolation_level: str) -> TableDescriptor:
+    """A topic from its begin to where it ends when it is asked; belongs to no consumer group.
+
+    An unfinished transaction at its end holds up whoever reads it until that is over.
+    """
+    return (
+        _topic(topic, client)
+        .schema(_columns().build())
+        .option("properties.isolation.level", isolation_level)
+        .option("scan.startup.mode", "earliest-offset")
+        .option("scan.bounded.mode", "latest-offset")
+        .build()
+    )
+
+
 def pause_watermark(loaded_at: Mapping[int, int]) -> str:
     """SQL for the watermark behind a table record: low while its partition is short of its offset.
 

@@ -18,7 +18,8 @@ from pyflink.table.udf import ScalarFunction, UserDefinedScalarFunctionWrapper, 
 from udfs import code, join  # noqa: F401
 from udfs.core.events import Headers, record_bytes, set_aside_headers, without_ours
 from udfs.core.jsontext import BadRecord
-from udfs.core.model import Verdict
+from udfs.core.merge import AddFields, without_row
+from udfs.core.model import Header, Verdict
 from udfs.join_rules import JoinRules
 
 _HEADERS = DataTypes.MAP(DataTypes.STRING(), DataTypes.BYTES())
@@ -36,8 +37,8 @@ def _row_type() -> DataType:
 def _enriched_type() -> DataType:
     return DataTypes.ROW(
         [
+            DataTypes.FIELD("verdict", DataTypes.STRING()),
             DataTypes.FIELD("problem", DataTypes.STRING()),
-            DataTypes.FIELD("keyless", DataTypes.BOOLEAN()),
             DataTypes.FIELD("content", DataTypes.BYTES()),
             DataTypes.FIELD("headers", _HEADERS),
         ]
@@ -76,11 +77,12 @@ class ReadRow(_Function):
 
 
 class Enrich(_Function):
-    """``enrich(routed_key, key, value, headers, row)`` of an event that may be joined.
+    """``enrich(routed_key, key, value, headers, row, missed)`` of an event that may be joined.
 
-    Gives ROW<problem STRING, keyless BOOLEAN, content BYTES, headers MAP<STRING, BYTES>>: why the
-    event cannot be read or written, whether it has no join key, and the enriched event and its
-    headers when there is a row.
+    ``missed`` is the verdict if there is no row. Gives ROW<verdict STRING, problem STRING,
+    content BYTES, headers MAP<STRING, BYTES>>: what became of the event, what is wrong with it
+    (null when nothing is), and value and headers of what goes to the enriched topic, null and
+    empty where nothing does.
     """
 
     def __init__(self, rules: JoinRules) -> None:
@@ -94,22 +96,47 @@ class Enrich(_Function):
         value: bytes | None,
         headers: Headers,
         row: bytes | None,
+        missed: str,
     ) -> Row:
         rules = self._rules
         try:
             read, fields = rules.events.read(key, value)
             _check_route(routed, read)
-            if read is None:
-                return Row(None, True, None, {})
-            if not row:
-                return Row(None, False, None, {})
-            # An event without a value has been refused above.
-            content = rules.merge(value, fields, row)  # type: ignore[arg-type]
+            verdict = _verdict(read, row, missed)
+            problem = "join key is missing or null" if verdict is Verdict.NO_KEY else None
+            if verdict is not Verdict.HIT and not rules.on_miss.emit_null:
+                return Row(verdict.value, problem, None, {})
             own = without_ours(headers) or {}
+            # An event without a value has been refused above, and a hit has a row.
+            if verdict is Verdict.HIT:
+                content = rules.merge(value, fields, row)  # type: ignore[arg-type]
+            else:
+                told = {rules.verdict_field: verdict.value}
+                content = without_row(value, fields, rules.merge.names, told)  # type: ignore[arg-type]
+                own = {**own, Header.VERDICT: verdict.encode()}
             _check_size(record_bytes(key, content, own), rules.max_enriched_bytes)
         except BadRecord as error:
-            return Row(str(error), None, None, {})
-        return Row(None, False, content, own)
+            return Row(Verdict.BAD_RECORD.value, str(error), None, {})
+        return Row(verdict.value, problem, content, own)
+
+
+class Carries(_Function):
+    """``carries(enriched, row)``: whether an enriched event has its added fields from that row.
+
+    Null when it cannot be told: one of the two cannot be read, or only a merge function knows.
+    """
+
+    def __init__(self, rules: JoinRules) -> None:
+        super().__init__()
+        self._merge = rules.merge
+
+    def eval(self, enriched: bytes | None, row: bytes | None) -> bool | None:
+        if not isinstance(self._merge, AddFields) or enriched is None or row is None:
+            return None
+        try:
+            return self._merge.carried(enriched, row)
+        except BadRecord:
+            return None
 
 
 class SetAside(_Function):
@@ -138,9 +165,16 @@ def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrappe
     return {
         "read_row": udf(ReadRow(rules), result_type=_row_type(), name="read_row"),
         "enrich": udf(Enrich(rules), result_type=_enriched_type(), name="enrich"),
+        "carries": udf(Carries(rules), result_type=DataTypes.BOOLEAN(), name="carries"),
         "set_aside": udf(SetAside(), result_type=_HEADERS, name="set_aside"),
         "set_aside_bare": udf(SetAsideBare(), result_type=_HEADERS, name="set_aside_bare"),
     }
+
+
+def _verdict(read: str | None, row: bytes | None, missed: str) -> Verdict:
+    if read is None:
+        return Verdict.NO_KEY
+    return Verdict.HIT if row else Verdict(missed)
 
 
 def _check_route(routed: str | None, read: str | None) -> None:

@@ -18,9 +18,10 @@ from pyflink.common import Configuration, Types
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment
 
-from jobs import kafka_tables
-from jobs.assembly import JOB_CONFIG, ticked_partitions
+from jobs import kafka_tables, outputs
+from jobs.assembly import JOB_CONFIG, stats_output, ticked_partitions
 from jobs.clients import java_properties
+from jobs.hit_rate import counted
 from jobs.preflight.facts import ClusterFacts
 from jobs.rules import gate_rules, identity, join_rules
 from jobs.settings import Settings
@@ -29,14 +30,15 @@ from jobs.sides import TableTicks, gated_rows
 from jobs.sql import run
 from jobs.sql.files import Statement, statements
 from jobs.sql.names import names
-from jobs.sql.uids import DECIDED, TABLE_RECORDS
+from jobs.sql.uids import COUNTED, DECIDED, TABLE_RECORDS
 from jobs.wiring import adopt
 from udfs.core.gate import Target
+from udfs.core.hitrate import Later
 from udfs.join_rules import JoinRules
 from udfs.sql_functions import sql_functions
 from udfs.sql_gate import sql_gate_function
 
-DEFINED = ("settings", "tables", "join", "views")
+DEFINED = ("settings", "tables", "logs", "join", "views")
 """The folders whose statements start nothing, in the order in which they are read."""
 
 _NUMBER = re.compile(r"\[\d+\]")
@@ -54,7 +56,7 @@ def build(
     """
     enriched, *_ = facts.outputs
     rules = join_rules(settings, enriched.max_message_bytes)
-    known = names(settings, facts, rules.events)
+    known = names(settings, facts, rules)
     # All of them first, so that a name that is missing shows before the planner takes its time.
     read = {
         name: statements(run.folder(root, name), known) for name in (*DEFINED, "inserts", "audits")
@@ -63,10 +65,11 @@ def build(
     secrets = sorted(settings.kafka.properties.secret_values(), key=len, reverse=True)
     run.define(t, [*read["settings"], *read["tables"]], secrets)
     _register_table(t, settings, facts, targets, rules)
-    run.define(t, read["join"], secrets)
+    run.define(t, [*read["logs"], *read["join"]], secrets)
     _register_decided(t)
     run.define(t, read["views"], secrets)
     run.check(t, read["audits"], secrets)
+    _count(env, t, settings)
     _write(env, t, read["inserts"], secrets)
     return env
 
@@ -177,6 +180,17 @@ def _register_decided(t: StreamTableEnvironment) -> None:
     stream = t.to_append_stream(judged, Types.ROW_NAMED(list(columns), list(columns.values())))
     adopt(stream._j_data_stream.getTransformation(), DECIDED)
     t.create_temporary_view("decided_events", t.from_data_stream(stream))
+
+
+def _count(env: StreamExecutionEnvironment, t: StreamTableEnvironment, settings: Settings) -> None:
+    """The hit rate of the DataStream job, for its metrics and for ``stats.topic``."""
+    parts = (
+        "SELECT verdict AS counted FROM decided_events",
+        f"SELECT '{Later.BAD_ROW}' AS counted FROM table_records WHERE problem IS NOT NULL",
+    )
+    told = counted(t, parts, COUNTED, settings.job.name, settings.stats.window_ms)
+    client = for_connector(java_properties(settings))
+    outputs.write(env, t, [stats_output(t, settings, client, told)])
 
 
 def _write(

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyflink.table import TableDescriptor
 
 from jobs import kafka_tables
 from jobs.clients import java_properties
 from jobs.preflight.facts import ClusterFacts, TopicFacts
-from jobs.routing import key_expression
+from jobs.routing import key_expression, row_key_expression
 from jobs.settings import Settings
 from jobs.shading import for_connector
-from jobs.sql.files import option_list
-from udfs.core.events import EventReader
+from jobs.sql.files import literal, option_list
 from udfs.core.gate import FAR_FUTURE_MS
+from udfs.core.hitrate import MISSES
 from udfs.core.marks import STARTUP_MOMENT_MS
+from udfs.core.model import Verdict
+from udfs.join_rules import JoinRules
 
 
-def names(settings: Settings, facts: ClusterFacts, events: EventReader) -> dict[str, str]:
+def log_names(settings: Settings, rules: JoinRules) -> dict[str, str]:
+    """What can be asked for without a job: the topics as logs. See :func:`names`."""
+    client = for_connector(java_properties(settings))
+    stream, table, output = settings.stream, settings.table, settings.output
+    logs = {
+        "STREAM": (stream.topic, stream.isolation_level),
+        "TABLE": (table.topic, table.isolation_level),
+        # What an unfinished transaction of ours has written has not been written.
+        "ENRICHED": (output.enriched, "read_committed"),
+        "RETRY": (output.retry, "read_committed"),
+        "DEAD": (output.dead, "read_committed"),
+    }
+    return {
+        **{f"{name}_TOPIC": topic for name, (topic, _) in logs.items()},
+        **{
+            f"{name}_LOG": _options(kafka_tables.log(topic, client, isolation))
+            for name, (topic, isolation) in logs.items()
+        },
+        "CLIENT_OPTIONS": option_list({f"properties.{k}": v for k, v in client.items()}),
+        "EVENT_KEY": key_expression(rules.events.key),
+        "ROW_KEY": row_key_expression(rules.rows),
+        "MISSES": _texts(MISSES),
+        "MAX_TABLE_LAG_MS": str(settings.gate.max_table_lag_ms),
+        "STATS_WINDOW": f"INTERVAL '{settings.stats.window_ms / 1000:.3f}' SECOND(5, 3)",
+    }
+
+
+def names(settings: Settings, facts: ClusterFacts, rules: JoinRules) -> dict[str, str]:
     """Name to text. The option lists hold the clients' passwords."""
     client = for_connector(java_properties(settings))
-    stream, output = settings.stream, settings.output
+    stream = settings.stream
     source = kafka_tables.stream_source(
         stream.topic,
         client,
@@ -32,22 +61,18 @@ def names(settings: Settings, facts: ClusterFacts, events: EventReader) -> dict[
     )
     continuous = settings.gate.continuous
     enriched, retry, dead, *_ = facts.outputs
-    return {
-        "STREAM_TOPIC": stream.topic,
-        "TABLE_TOPIC": settings.table.topic,
-        "ENRICHED_TOPIC": output.enriched,
-        "RETRY_TOPIC": output.retry,
-        "DEAD_TOPIC": output.dead,
+    policy = rules.on_miss
+    return log_names(settings, rules) | {
         "STREAM_OPTIONS": _options(source),
         "ENRICHED_OPTIONS": _options(_sink(settings, client, "enriched", enriched)),
         "RETRY_OPTIONS": _options(_sink(settings, client, "retry", retry)),
         "DEAD_OPTIONS": _options(_sink(settings, client, "dead", dead)),
-        "EVENT_KEY": key_expression(events.key),
+        "TO_RETRY": _texts(MISSES if policy.route else ()),
+        "TO_DEAD": _texts((Verdict.BAD_RECORD, *([Verdict.NO_KEY] if policy.route else ()))),
         "EVENT_MOMENT": (
             "CURRENT_ROW_TIMESTAMP()" if continuous else f"TO_TIMESTAMP_LTZ({STARTUP_MOMENT_MS}, 3)"
         ),
         "BEYOND_THE_GATE": f"TO_TIMESTAMP_LTZ({FAR_FUTURE_MS + 1}, 3)",
-        "STATS_WINDOW": f"INTERVAL '{settings.stats.window_ms / 1000:.3f}' SECOND(5, 3)",
     }
 
 
@@ -68,3 +93,8 @@ def _sink(
 
 def _options(table: TableDescriptor) -> str:
     return option_list(table.get_options())
+
+
+def _texts(verdicts: Iterable[Verdict]) -> str:
+    """The inside of IN (...). Of none a text that no verdict is: the plan stays the same."""
+    return ", ".join(map(literal, verdicts)) or "''"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from jobs.settings import Settings
 from jobs.settings.problems import ConfigErrors
 from udfs.core.errors import ConfigError
+from udfs.core.misses import OnMiss
 
 
 def refuse(settings: Settings) -> None:
@@ -32,22 +33,16 @@ def _problems(settings: Settings) -> Iterator[ConfigError]:
             "the SQL variant does not read the retry topic again; give an empty text "
             "(--set miss.retry_after=) and leave the retries to jobs/enrich.py or to others",
         )
-    if output.on_miss != "route":
+    if OnMiss(output.on_miss) is OnMiss.HOLD:
         yield ConfigError(
             "output.on_miss",
             output.on_miss,
-            'the SQL variant only has "route"; for nulls write a query of your own over '
-            "decided_events",
+            "SQL decides an event once, and has no join that waits for a row without an end; give "
+            '"route" or "emit_null"',
         )
     if output.also:
         yield ConfigError(
             "output.also",
             ", ".join(output.also),
             "further outputs are queries of your own: add a file to sql/inserts",
-        )
-    if settings.stats.topic:
-        yield ConfigError(
-            "stats.topic",
-            settings.stats.topic,
-            "the SQL variant does not write the statistics; query the view hit_rate",
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from py4j.protocol import Py4JError
-from pyflink.table import StreamTableEnvironment
+from pyflink.table import StreamTableEnvironment, Table
 from pyflink.util.exceptions import JavaException
 
 from jobs.sql.files import SqlError, Statement
@@ -19,10 +19,11 @@ from jobs.sql.files import SqlError, Statement
 _FOLDERS = {
     "settings": (r"SET\s", "SET 'name' = 'value'"),
     "tables": (r"CREATE\s+TEMPORARY\s+TABLE\s", "CREATE TEMPORARY TABLE"),
+    "logs": (r"CREATE\s+TEMPORARY\s+(TABLE|VIEW)\s", "CREATE TEMPORARY TABLE or VIEW"),
     "join": (r"CREATE\s+TEMPORARY\s+VIEW\s", "CREATE TEMPORARY VIEW"),
     "views": (r"CREATE\s+TEMPORARY\s+VIEW\s", "CREATE TEMPORARY VIEW"),
     "inserts": (r"INSERT\s+INTO\s", "INSERT INTO"),
-    "audits": (r"SELECT\s", "SELECT"),
+    "audits": (r"(SELECT|WITH)\s", "SELECT or WITH"),
 }
 """What a folder's statements begin with. Nothing else is taken: a DROP or a STATEMENT SET of its
 own would undo what the job promises."""
@@ -32,6 +33,7 @@ _PROMISED = {
     "table.exec.state.ttl": "0",
     "table.exec.source.idle-timeout": "0",
     "table.exec.mini-batch.enabled": "false",
+    "table.optimizer.reuse-sub-plan-enabled": "false",
 }
 _CAUSE = re.compile(
     r"^(?:Caused by: |: )?[\w.$]+(?:Exception|Error): (.+?)(?=^\s+at |^Caused by|\Z)",
@@ -90,14 +92,16 @@ def _attach(t: StreamTableEnvironment, statements: Iterable[Statement]) -> None:
 
 def check(
     t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
-) -> None:
+) -> list[Table]:
     """See that queries which nobody runs now could be run. Raises SqlError."""
+    queries = []
     for statement in statements:
         _require_kind(statement)
         try:
-            t.sql_query(statement.text)
+            queries.append(t.sql_query(statement.text))
         except _FROM_FLINK as error:
             raise explained(statement, error, secrets) from None
+    return queries
 
 
 def explained(statement: Statement, error: Exception, secrets: Sequence[str]) -> SqlError:

@@ -32,3 +32,12 @@ DECIDED = (
     Operator("sql-rows-from-records", "table: back into SQL, for the join"),
 )
 """From what the queries read of the join upstream to the stream's source and ``TABLE_RECORDS``."""
+
+COUNTED = (
+    Operator("sql-counted-decided", "decided: verdict, to count"),
+    Operator("sql-counted-decided-records", "decided: into SQL, to count"),
+    Operator("sql-counted-rows", "table: bad rows, to count"),
+    Operator("sql-counted-rows-records", "table: into SQL, to count"),
+)
+"""From the counts by verdict (jobs.uids.VERDICT_COUNTS) upstream to ``DECIDED``, and to
+``TABLE_RECORDS`` for the table's bad records."""

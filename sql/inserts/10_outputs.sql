@@ -2,15 +2,16 @@
 -- What the job writes: the same records as the DataStream job's, byte by byte.
 -- ============================================================================================
 
--- Hits, with the event's own headers.
+-- Hits, with the event's own headers; under output.on_miss = "emit_null" also events that found no
+-- row, with nulls, and the verdict in a field and a header.
 INSERT INTO enriched_topic
 SELECT
   record_key, enriched, enriched_headers,
   CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
 FROM decided_events
-WHERE verdict = 'HIT';
+WHERE enriched IS NOT NULL;
 
--- Misses, as they came, with verdict and source.
+-- Misses, as they came, with verdict and source; none under "emit_null".
 INSERT INTO retry_topic
 SELECT
   record_key,
@@ -24,7 +25,7 @@ SELECT
   ),
   CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
 FROM decided_events
-WHERE verdict IN ('NOT_FOUND', 'DELETED', 'NOT_LOADED', 'STALE_TABLE');
+WHERE verdict IN (${TO_RETRY});
 
 -- What cannot be read: of the stream; of the table, with headers of its own; and without any,
 -- since a function in Python cannot be given a null map.
@@ -45,7 +46,7 @@ FROM (
     ) AS headers,
     ts_ms
   FROM decided_events
-  WHERE verdict IN ('NO_KEY', 'BAD_RECORD')
+  WHERE verdict IN (${TO_DEAD})
   UNION ALL
   SELECT record_key, record, set_aside(headers, verdict, source, seen_ms, problem), ts_ms
   FROM bad_rows

@@ -15,23 +15,26 @@ FROM stream_events AS e
 LEFT JOIN table_rows FOR SYSTEM_TIME AS OF e.rt AS r
   ON e.join_key = r.join_key;
 
--- The verdict, by the rule of udfs/core/model.py; the case table of tests/cases/ is its test.
+-- The verdict, by the rule of udfs/core/model.py; the case table of tests/cases/ is its test. What
+-- a miss is stands here; that an event is one, has no key or cannot be read is said by enrich.
 CREATE TEMPORARY VIEW judged_events AS
 SELECT
-  CASE
-    WHEN found.problem IS NOT NULL THEN 'BAD_RECORD'
-    WHEN found.keyless THEN 'NO_KEY'
-    WHEN found.content IS NOT NULL THEN 'HIT'
-    WHEN known = 1 THEN 'NOT_LOADED'
-    WHEN known = 2 THEN 'STALE_TABLE'
-    WHEN deleted THEN 'DELETED'
-    ELSE 'NOT_FOUND'
-  END AS verdict,
+  found.verdict AS verdict,
   routed_key, record_key, event, headers, ts_ms, p, o, seen_ms,
   found.content AS enriched,
   found.headers AS enriched_headers,
-  CASE WHEN found.keyless THEN 'join key is missing or null' ELSE found.problem END AS problem
+  found.problem AS problem
 FROM (
-  SELECT *, enrich(routed_key, record_key, event, headers, row_content) AS found
+  SELECT
+    *,
+    enrich(
+      routed_key, record_key, event, headers, row_content,
+      CASE
+        WHEN known = 1 THEN 'NOT_LOADED'
+        WHEN known = 2 THEN 'STALE_TABLE'
+        WHEN deleted THEN 'DELETED'
+        ELSE 'NOT_FOUND'
+      END
+    ) AS found
   FROM joined_events
 );

@@ -25,7 +25,7 @@ SELECT
   p AS stream_partition,
   o AS stream_offset
 FROM decided_events
-WHERE verdict IN ('NOT_FOUND', 'DELETED', 'NOT_LOADED', 'STALE_TABLE');
+WHERE verdict IN (${MISSES});
 
 -- Events without a key or that cannot be read, and what is wrong with them.
 CREATE TEMPORARY VIEW unreadable AS

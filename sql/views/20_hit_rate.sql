@@ -24,7 +24,7 @@ FROM (
     window_end,
     COUNT(*) FILTER (WHERE verdict = 'HIT') AS hits,
     COUNT(*) FILTER (
-      WHERE verdict IN ('NOT_FOUND', 'DELETED', 'NOT_LOADED', 'STALE_TABLE')
+      WHERE verdict IN (${MISSES})
     ) AS misses,
     COUNT(*) FILTER (WHERE verdict = 'NOT_LOADED') AS not_loaded,
     COUNT(*) FILTER (WHERE verdict = 'STALE_TABLE') AS stale_table,

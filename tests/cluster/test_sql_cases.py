@@ -16,18 +16,16 @@ from tests.support.join_job import JoinJob
 from tests.support.kafka import Kafka
 
 _GRACE = "SQL decides an event once: no join of the planner's waits for a row for a while"
-_ON_MISS = "the SQL variant only routes; nulls are a query over decided_events"
+_HOLD = "and none that waits for it without an end"
 
 NOT_IN_SQL = {
     "a miss whose row comes within its grace is a hit": _GRACE,
     "and one whose row comes later is told when its grace is over": _GRACE,
     "within its grace an event has no verdict": _GRACE,
     "and a miss that was waiting for its row is decided only then": _GRACE,
-    "an output that takes events without their row gets nulls and the verdict": _ON_MISS,
-    "but not before the gate is open, nor within the grace": _ON_MISS,
-    "what cannot be read does not go out without its row either": _ON_MISS,
-    "an event may wait for its row without an end": _ON_MISS,
-    "and does so across a restart": _ON_MISS,
+    "but not before the gate is open, nor within the grace": _GRACE,
+    "an event may wait for its row without an end": _HOLD,
+    "and does so across a restart": _HOLD,
 }
 
 # For SQL alone: what is released by the opening goes out before the watermark that tells of it.
@@ -71,27 +69,34 @@ def own_flink(stack_folder: Path) -> Iterator[FlinkCluster]:
     ],
 )
 @pytest.mark.parametrize(
-    ("kind", "consistency"),
+    ("kind", "consistency", "on_miss"),
     [
-        ("open", "startup"),
-        ("short", "startup"),
-        ("stale", "startup"),
-        ("restart", "startup"),
+        ("open", "startup", "route"),
+        ("short", "startup", "route"),
+        ("stale", "startup", "route"),
+        ("restart", "startup", "route"),
         # Neither opens short, nor decides anything while the table stands still.
-        ("open", "continuous"),
-        ("restart", "continuous"),
+        ("open", "continuous", "route"),
+        ("restart", "continuous", "route"),
+        ("open", "startup", "emit_null"),
     ],
 )
 def test_each_case_ends_as_it_says(
-    kind: str, consistency: str, entry: Path, kafka: Kafka, own_flink: FlinkCluster, tmp_path: Path
+    kind: str,
+    consistency: str,
+    on_miss: str,
+    entry: Path,
+    kafka: Kafka,
+    own_flink: FlinkCluster,
+    tmp_path: Path,
 ) -> None:
-    listed = [*cases(), _HELD_UNTIL_SHORT]
+    listed = [c for c in (*cases(), _HELD_UNTIL_SHORT) if c.on_miss == on_miss]
     chosen = [c for c in listed if _kind(c) == kind and c.name not in NOT_IN_SQL]
     assert chosen
     on_stall = "open" if kind == "short" else "wait"
     policy = {"on_stall": on_stall, "stall_after_ms": _STALL_MS, "consistency": consistency}
     gate = SETTINGS["gate"] | policy
-    settings = SETTINGS | {"gate": gate}
+    settings = SETTINGS | {"gate": gate, "output": {"on_miss": on_miss}}
     job = JoinJob(kafka, own_flink, tmp_path, partitions=1, settings=settings)
     arguments = ["--sql", str(ROOT / "sql")] if entry == ENRICH_SQL else []
     played = CaseJob(job, chosen, entry, arguments)

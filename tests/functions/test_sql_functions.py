@@ -11,13 +11,19 @@ import pytest
 
 from tests.functions.test_gate_function import RULES as GATE_RULES
 from tests.functions.test_join import RULES
+from tests.support.keyed_harness import Harness
 from udfs import code
 from udfs.core.errors import StaleCodeError
 from udfs.core.gate import CLOSED_MS
 from udfs.core.marks import STARTUP_MOMENT_MS
-from udfs.core.model import Header
+from udfs.core.merge import CustomMerge
+from udfs.core.misses import MissPolicy
+from udfs.core.model import Header, Verdict
 from udfs.gate import TableGate
-from udfs.sql_functions import Enrich, ReadRow, SetAside, SetAsideBare
+from udfs.join import GatedJoin
+from udfs.outcomes import Outcomes
+from udfs.records import Record
+from udfs.sql_functions import Carries, Enrich, ReadRow, SetAside, SetAsideBare
 from udfs.sql_gate import SqlGate
 
 _EVENT = b'{"product": "p1", "n": 1.50}'
@@ -28,13 +34,13 @@ def _enrich(
     routed: str | None, value: bytes | None, row: bytes | None = None, **options: Any
 ) -> list[Any]:
     rules = replace(RULES, **options.get("rules", {}))
-    headers = options.get("headers", {})
-    return list(Enrich(rules).eval(routed, options.get("key", b"o1"), value, headers, row))
+    key, headers = options.get("key", b"o1"), options.get("headers", {})
+    return list(Enrich(rules).eval(routed, key, value, headers, row, "DELETED"))
 
 
 def test_a_hit_keeps_the_bytes_of_both_sides() -> None:
-    problem, keyless, content, headers = _enrich("p1", _EVENT, _ROW)
-    assert (problem, keyless, headers) == (None, False, {})
+    verdict, problem, content, headers = _enrich("p1", _EVENT, _ROW)
+    assert (verdict, problem, headers) == ("HIT", None, {})
     assert content == b'{"product": "p1", "n": 1.50,"product_name":1e2}'
 
 
@@ -43,12 +49,37 @@ def test_headers_of_an_earlier_round_are_gone_from_a_hit() -> None:
     assert _enrich("p1", _EVENT, _ROW, headers=told)[3] == {"own": b"1"}
 
 
-def test_an_event_without_a_row_is_readable_and_no_more() -> None:
-    assert _enrich("p1", _EVENT) == [None, False, None, {}]
+def test_an_event_without_a_row_is_the_miss_that_it_was_said_to_be() -> None:
+    assert _enrich("p1", _EVENT) == ["DELETED", None, None, {}]
 
 
 def test_an_event_without_a_key_is_told_so_whatever_row_there_is() -> None:
-    assert _enrich(None, b"{}", _ROW) == [None, True, None, {}]
+    assert _enrich(None, b"{}", _ROW) == ["NO_KEY", "join key is missing or null", None, {}]
+
+
+@pytest.mark.parametrize(
+    ("routed", "value", "verdict"), [("p1", _EVENT, "DELETED"), (None, b'{"n":1}', "NO_KEY")]
+)
+def test_an_output_that_takes_nulls_gets_what_the_other_variant_gives(
+    routed: str | None, value: bytes, verdict: str
+) -> None:
+    options: dict[str, Any] = {"on_miss": MissPolicy(route=False, emit_null=True)}
+    own = {"own": b"1", Header.SOURCE: b"old"}
+    told, _, content, headers = _enrich(routed, value, rules=options, headers=own)
+    rules = replace(RULES, **options)
+    outcomes = Outcomes(rules, Harness(GatedJoin(rules)))
+    record = Record(routed, b"o1", value, own, 1, 0, 7)
+    _, fields = rules.events.read(b"o1", value)
+    _, other = outcomes.null(record, routed, fields, Verdict(verdict), 1, counted=True)
+    assert (told, content, headers) == (verdict, other[1], other[2])
+    assert headers == {"own": b"1", Header.VERDICT: verdict.encode()}
+
+
+def test_a_null_that_grows_too_large_for_its_topic_is_a_problem() -> None:
+    options = {"on_miss": MissPolicy(route=False, emit_null=True), "max_enriched_bytes": 10}
+    verdict, problem, content, _ = _enrich("p1", _EVENT, rules=options)
+    assert (verdict, content) == ("BAD_RECORD", None)
+    assert "its topic takes 10" in problem
 
 
 @pytest.mark.parametrize(
@@ -61,13 +92,36 @@ def test_an_event_without_a_key_is_told_so_whatever_row_there_is() -> None:
     ],
 )
 def test_what_cannot_be_read_says_why(routed: str | None, value: bytes | None, says: str) -> None:
-    problem, *rest = _enrich(routed, value, _ROW)
+    verdict, problem, *rest = _enrich(routed, value, _ROW)
     assert says in problem
-    assert rest == [None, None, {}]
+    assert (verdict, rest) == ("BAD_RECORD", [None, {}])
 
 
 def test_an_event_that_grows_too_large_for_its_topic_is_a_problem() -> None:
-    assert "its topic takes 10" in _enrich("p1", _EVENT, _ROW, rules={"max_enriched_bytes": 10})[0]
+    assert "its topic takes 10" in _enrich("p1", _EVENT, _ROW, rules={"max_enriched_bytes": 10})[1]
+
+
+@pytest.mark.parametrize(
+    ("enriched", "row", "carries"),
+    [
+        (b'{"product": "p1", "product_name": 1e2}', _ROW, True),
+        (b'{"product": "p1", "product_name": 100}', _ROW, False),
+        (b'{"product": "p1"}', _ROW, False),
+        # It adds nothing, so nothing is missing.
+        (b'{"product": "p1"}', b"{}", True),
+        (b"{", _ROW, None),
+        (None, _ROW, None),
+        (_EVENT, None, None),
+    ],
+)
+def test_an_enriched_event_is_known_by_the_bytes_of_its_row(
+    enriched: bytes | None, row: bytes | None, carries: bool | None
+) -> None:
+    assert Carries(RULES).eval(enriched, row) is carries
+
+
+def test_what_a_merge_function_has_added_nobody_can_tell() -> None:
+    assert Carries(replace(RULES, merge=CustomMerge("a:b"))).eval(_EVENT, _ROW) is None
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,12 @@ class CaseJob:
         return (record.header("tablegate-source") or "").startswith(f"{self.job.products}[")
 
     def _records(self) -> list[tuple[Record, dict[str, Any]]]:
-        found = [(r, hit(r.value or b"")) for r in self.job.read("enriched")]
+        # One that went out without its row has its verdict in a header.
+        found = [
+            (r, hit(r.value or b"") | ({"verdict": told} if told else {}))
+            for r in self.job.read("enriched")
+            for told in [r.header("tablegate-verdict")]
+        ]
         for output in ("retry", "dead"):
             found += [
                 (r, {"verdict": r.header("tablegate-verdict")}) for r in self.job.read(output)

@@ -52,6 +52,10 @@ FROZEN_UIDS = (
     "sql-stream-source",
     "sql-rows",
     "sql-rows-from-records",
+    "sql-counted-decided",
+    "sql-counted-decided-records",
+    "sql-counted-rows",
+    "sql-counted-rows-records",
 )
 
 
@@ -102,14 +106,15 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_uids_are_frozen() -> None:
-    listed = [operator.uid for operator in (*uids.TABLE_RECORDS, *uids.DECIDED)]
+    listed = [operator.uid for operator in (*uids.TABLE_RECORDS, *uids.DECIDED, *uids.COUNTED)]
     assert listed == list(FROZEN_UIDS)
     assert len(set(listed)) == len(listed)
 
 
 def test_every_operator_of_the_graph_has_a_uid(nodes: list[Node]) -> None:
     assert [n.name for n in nodes if n.uid is None] == []
-    assert {n.uid for n in nodes} >= {o.uid for o in (*uids.TABLE_RECORDS, *uids.DECIDED)}
+    named = (*uids.TABLE_RECORDS, *uids.DECIDED, *uids.COUNTED)
+    assert {n.uid for n in nodes} >= {operator.uid for operator in named}
 
 
 def test_the_table_side_is_one_subtask(nodes: list[Node]) -> None:
@@ -138,6 +143,7 @@ def test_a_query_more_reads_the_join_that_is_there(nodes: list[Node], files: Pat
     [
         {"gate": {"consistency": "continuous"}},
         {"gate": {"pause_stream": False}},
+        {"output": {"enriched": "e", "retry": "r", "dead": "d", "on_miss": "emit_null"}},
         {
             "table": {
                 "topic": "customers",

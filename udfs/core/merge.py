@@ -50,6 +50,13 @@ class AddFields:
                 additions[name] = raw
         return with_fields(event, fields, additions)
 
+    def carried(self, enriched: bytes, row: bytes) -> bool:
+        """Whether the event has all that this row adds, byte by byte. Raises BadRecord."""
+        event_fields = object_fields(enriched, "enriched event")
+        row_fields = object_fields(row, "table row")
+        pairs = ((dig(row_fields, path), event_fields.get(name)) for path, name in self.pairs)
+        return all(raw is None or (got is not None and bytes(got) == raw) for raw, got in pairs)
+
 
 def without_row(
     event: bytes, fields: Fields, names: Sequence[str], told: Mapping[str, str]
