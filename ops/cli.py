@@ -13,6 +13,7 @@ from rich.table import Table
 
 from jobs.settings import load
 from ops import flink_run
+from ops.audit.cli import register as register_audit
 from ops.demo.cli import register as register_demo
 from ops.deploy.cli import register as register_deploy
 from ops.deploy.errors import DeployError
@@ -180,6 +181,7 @@ def job_cancel(job_id: str) -> None:
     flink_run.cancel(Stack().flink, job_id)
 
 
+register_audit(app)
 register_demo(app)
 register_deploy(app)
 register_plan(app)

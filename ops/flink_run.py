@@ -19,6 +19,7 @@ from udfs.core.errors import StackError
 
 ENRICH = ROOT / "jobs" / "enrich.py"
 ENRICH_SQL = ROOT / "jobs" / "enrich_sql.py"
+AUDIT_SQL = ROOT / "jobs" / "audit_sql.py"
 
 _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 _POLL_S = 0.1
@@ -44,6 +45,7 @@ class Submission(TypedDict, total=False):
     extra_python_files: Sequence[Path]
     package_zip: Path
     worker_python: str
+    attached: bool
 
 
 def arguments(
@@ -57,6 +59,7 @@ def arguments(
     extra_python_files: Sequence[Path] = (),
     package_zip: Path = UDFS_ZIP,
     worker_python: str = str(VENV_PYTHON),
+    attached: bool = False,
 ) -> list[str]:
     """The arguments of `flink` that submit a job of ours and return at once.
 
@@ -70,8 +73,9 @@ def arguments(
         extra_python_files: files or folders for the workers, beside the packaged `jobs` and `udfs`.
         package_zip: `jobs` and `udfs` for the workers; an earlier deploy's instead of ours.
         worker_python: the interpreter, by its path on the workers.
+        attached: return when the job has ended instead.
     """
-    line = ["run", "-d"]
+    line = ["run"] if attached else ["run", "-d"]
     if from_savepoint:
         # The JobManager looks it up, from another working directory than ours.
         here = Path(from_savepoint)
@@ -123,14 +127,40 @@ def submit(
     output = result.stdout + result.stderr
     found = _JOB_ID.search(output)
     if result.returncode or not found:
-        told = output.partition(_CLIENT_TRACE)[0].strip() or output
-        telling = [text for text in told.splitlines() if not _JAVA_FRAME.match(text)]
-        last = "\n".join(telling[-_OUTPUT_LINES:])
         raise StackError(
-            f"`{shown(line)}` exited with {result.returncode} and submitted nothing:\n{last}\n",
+            f"`{shown(line)}` exited with {result.returncode} and submitted nothing:\n"
+            f"{_telling(output)}\n",
             cluster.logs_hint,
         )
     return found[1]
+
+
+def run_to_end(
+    cluster: Cluster, *, timeout_s: float = 180, **submission: Unpack[Submission]
+) -> str:
+    """Run a client whose jobs end, and return what it printed. Arguments: `submit`.
+
+    Raises:
+        StackError: it failed, with what it said, or it took longer than `timeout_s` seconds; then
+            its job may still run.
+    """
+    if "package_zip" not in submission:
+        package()
+    line = arguments(**submission | {"attached": True})
+    result = cluster.flink(*line, timeout_s=timeout_s)
+    if result.returncode:
+        raise StackError(
+            f"`{shown(line)}` exited with {result.returncode}:\n"
+            f"{_telling(result.stdout + result.stderr)}\n",
+            cluster.logs_hint,
+        )
+    return result.stdout
+
+
+def _telling(output: str) -> str:
+    told = output.partition(_CLIENT_TRACE)[0].strip() or output
+    lines = [text for text in told.splitlines() if not _JAVA_FRAME.match(text)]
+    return "\n".join(lines[-_OUTPUT_LINES:])
 
 
 # ---------------------------------------------------------------------------------- after that

@@ -14,6 +14,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 LOCK = ROOT / "requirements.lock"
 POM = ROOT / "pom.xml"
 FLINK_CONF = ROOT / "flink-conf"
+SQL = ROOT / "sql"
 
 CONNECTOR_JARS = BUILD / "jars" / "connector"
 BROKER_JARS = BUILD / "jars" / "broker"
