@@ -21,6 +21,9 @@ MAX_LAG = 10_000
 """Default budget for the stream's lag, in records: less than a second of what one subtask joins
 (18,000 to 36,000 records a second, measured), so that under it the job keeps up."""
 
+BEHIND_MS = OPENED_SHORT_MS + 1
+"""In the place of a watermark: the table is stale, and until when it is complete is not known."""
+
 # So many events without a single hit are no chance.
 _SUSPICIOUS_MISSES = 100
 
@@ -246,7 +249,9 @@ def judge(
         held_bytes=_difference(reading.counters, "held_bytes", "released_bytes"),
         parked=_difference(reading.counters, "parked_events", "unparked_events"),
         hit_rate=tally.hits / joined if joined else None,
-        complete_until_ms=reading.watermark_ms if is_open else None,
+        complete_until_ms=(
+            reading.watermark_ms if is_open and reading.watermark_ms != BEHIND_MS else None
+        ),
     )
 
 

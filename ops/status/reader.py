@@ -13,14 +13,16 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from jobs.clients import librdkafka_config
 from jobs.preflight.admin import TIMEOUT_S, Admin
 from jobs.settings import Settings
+from jobs.sql.uids import DECIDED
 from jobs.uids import HIT_RATE, JOIN, STREAM_SIDE, TABLE_SIDE
 from ops import flink_run
 from ops.cluster import Cluster, UnknownError, ask
 from ops.job_status import metric_scope
-from ops.status.model import Reading
+from ops.status.model import BEHIND_MS, Reading
 from udfs.core.errors import TablegateError
-from udfs.core.gate import Target
+from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS, Target
 from udfs.core.hitrate import COUNTED
+from udfs.core.marks import STARTUP_MOMENT_MS, STEP, Known
 from udfs.targets import TargetResolver
 
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -40,6 +42,9 @@ _COUNTERS = (
     "released_bytes",
 )
 _SOURCES = {operator.uid: operator.name for operator in (*STREAM_SIDE, *TABLE_SIDE)}
+# What is called otherwise in the SQL variant, which has no counters of its own.
+_SQL = {operator.uid: operator.name for operator in DECIDED}
+_SQL_JOIN, _SQL_STREAM = _SQL["sql-join"], _SQL["sql-stream-source"]
 _DURATION = re.compile(r"(\d+)\s*(ms|s|min|h)?")
 _UNIT_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, None: 1}
 _RUNNING = frozenset({"RUNNING", "FINISHED"})
@@ -201,8 +206,11 @@ class Reader:
         # What it was restarted for is news only until it is up again.
         down = restarts > 0 and not running
         started = max((int(vertex["start-time"]) for vertex in vertices), default=0)
-        table_topic, table_offsets = self._offsets(job_id, vertices, "table-source")
-        stream_topic, stream_offsets = self._offsets(job_id, vertices, "stream-source")
+        in_sql = _vertex(vertices, _SQL_JOIN) is not None
+        stream = _SQL_STREAM if in_sql else _SOURCES["stream-source"]
+        table_topic, table_offsets = self._offsets(job_id, vertices, _SOURCES["table-source"])
+        stream_topic, stream_offsets = self._offsets(job_id, vertices, stream)
+        watermark_ms = self._watermark(job_id, vertices)
         brokers = self._brokers.look() if self._brokers else ({}, {}, {}, "")
         table_goals, stream_goals, committed, note = brokers
         settings = self._settings
@@ -216,7 +224,7 @@ class Reader:
             restored=self._restored(job_id),
             attempt_ms=int(details["now"]) - started if started > 0 else 0,
             refresh_ms=self._refresh(),
-            watermark_ms=self._watermark(job_id, vertices),
+            watermark_ms=complete_until(watermark_ms, at_ms) if in_sql else watermark_ms,
             table_topic=settings.table.topic if settings else table_topic,
             stream_topic=settings.stream.topic if settings else stream_topic,
             table_offsets=table_offsets,
@@ -224,9 +232,11 @@ class Reader:
             stream_from={**committed, **self._stream_from},
             table_rate=self._rate(job_id, vertices),
             stream_from_end=settings is not None and settings.stream.start == "latest",
-            pending=self._pending(job_id, vertices),
-            stream_silent=self._silent(job_id, vertices),
-            counters=self._counters(job_id, vertices),
+            pending=self._pending(job_id, vertices, stream),
+            stream_silent=self._silent(job_id, vertices, stream),
+            counters=(
+                self._sql_counters(job_id, vertices) if in_sql else self._counters(job_id, vertices)
+            ),
             **self._decided(job_id, vertices),
             table_goals=table_goals,
             stream_goals=stream_goals,
@@ -270,8 +280,7 @@ class Reader:
         answer: Any = ask(self._cluster, "GET", path)
         return int(answer[0]["value"]) if answer else None
 
-    def _offsets(self, job_id: str, vertices: Any, uid: str) -> tuple[str, dict[int, int]]:
-        operator = _SOURCES[uid]
+    def _offsets(self, job_id: str, vertices: Any, operator: str) -> tuple[str, dict[int, int]]:
         vertex = _vertex(vertices, operator)
         if vertex is None:
             return "", {}
@@ -288,14 +297,12 @@ class Reader:
         name = f"Source__{metric_scope(operator)}.numRecordsOutPerSecond"
         return self._metrics(job_id, vertices, operator, [name], "sum").get(name)
 
-    def _pending(self, job_id: str, vertices: Any) -> int | None:
-        operator = _SOURCES["stream-source"]
+    def _pending(self, job_id: str, vertices: Any, operator: str) -> int | None:
         name = f"Source__{metric_scope(operator)}.pendingRecords"
         found = self._metrics(job_id, vertices, operator, [name], "sum").get(name)
         return None if found is None else int(found)
 
-    def _silent(self, job_id: str, vertices: Any) -> bool:
-        operator = _SOURCES["stream-source"]
+    def _silent(self, job_id: str, vertices: Any, operator: str) -> bool:
         scope = f"Source__{metric_scope(operator)}.KafkaSourceReader.KafkaConsumer"
         fetched, read = f"{scope}.fetch-total", f"{scope}.records-consumed-total"
         found = self._metrics(job_id, vertices, operator, [fetched], "min")
@@ -307,6 +314,19 @@ class Reader:
         names = [f"{scope}.{counter}" for counter in _COUNTERS]
         found = self._metrics(job_id, vertices, JOIN.name, names, "sum")
         return {name.removeprefix(f"{scope}."): int(value) for name, value in found.items()}
+
+    def _sql_counters(self, job_id: str, vertices: Any) -> dict[str, int]:
+        """What the planner's join has held: events read and events let through, of this attempt.
+
+        Those that were restored from state are only in the second.
+        """
+        read = f"Source__{metric_scope(_SQL_STREAM)}.numRecordsOut"
+        through = f"{metric_scope(_SQL_JOIN)}.numRecordsOut"
+        found = self._metrics(job_id, vertices, _SQL_STREAM, [read], "sum")
+        found |= self._metrics(job_id, vertices, _SQL_JOIN, [through], "sum")
+        if len(found) < len((read, through)):
+            return {}
+        return {"held_events": int(found[read]), "released_events": int(found[through])}
 
     def _decided(self, job_id: str, vertices: Any) -> dict[str, Any]:
         scope = metric_scope(HIT_RATE.name)
@@ -329,6 +349,22 @@ class Reader:
             told = {entry["key"]: entry["value"] for entry in listed}
             self._refresh_ms = duration_ms(told.get("metrics.fetcher.update-interval", "10 s"))
         return self._refresh_ms
+
+
+def complete_until(mark_ms: int | None, now_ms: int) -> int | None:
+    """The SQL variant's watermark as the DataStream job would send it; see ``udfs.core.marks``.
+
+    The mark is a clock's time, or one of the first attempt's announcements, and its remainder says
+    what is known about the table; until when it is complete it only says in continuous mode.
+    """
+    if mark_ms is None or mark_ms <= CLOSED_MS:
+        return mark_ms
+    known = Known(mark_ms % STEP) if mark_ms % STEP in set(Known) else Known.LOADED
+    if known is Known.SHORT:
+        return OPENED_SHORT_MS
+    if known is Known.STALE:
+        return BEHIND_MS
+    return mark_ms if mark_ms > STARTUP_MOMENT_MS else now_ms
 
 
 def duration_ms(text: str) -> int:

@@ -12,8 +12,10 @@ from rich.console import Console
 from ops.deploy.engine import held_reason, not_ready
 from ops.status import partitions, screen
 from ops.status.model import Exit, Phase, Progress, Reading, judge, watched
-from ops.status.reader import duration_ms
-from udfs.core.gate import OPENED_SHORT_MS, Target
+from ops.status.reader import complete_until, duration_ms
+from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS, Target
+from udfs.core.hold import Consistency
+from udfs.core.marks import Marks
 
 NOW = 1_800_000_000_000
 RUNNING = Reading(
@@ -334,3 +336,32 @@ def test_flinks_durations() -> None:
         60_000,
         1_000,
     ]
+
+
+@pytest.mark.parametrize(
+    ("consistency", "complete_ms", "phase"),
+    [
+        (Consistency.STARTUP, CLOSED_MS, Phase.LOADING),
+        (Consistency.STARTUP, OPENED_SHORT_MS, Phase.SHORT),
+        (Consistency.STARTUP, NOW - 1_000, Phase.READY),
+        (Consistency.CONTINUOUS, NOW - 1_000, Phase.READY),
+    ],
+)
+def test_the_sql_variants_marks_say_where_it_stands(
+    consistency: Consistency, complete_ms: int, phase: Phase
+) -> None:
+    marks = Marks(consistency, 60_000)
+    # Also the announcement, which is the first of them.
+    for _ in range(3):
+        told = complete_until(marks.after(complete_ms, NOW), NOW)
+        assert judge(replace(RUNNING, watermark_ms=told)).phase == phase
+
+
+def test_a_mark_of_a_table_that_fell_behind_is_stale_and_says_not_since_when() -> None:
+    marks = Marks(Consistency.STARTUP, 60_000)
+    marks.after(NOW - 200_000, NOW - 200_000)
+    told = complete_until(marks.after(NOW - 200_000, NOW), NOW)
+    status = judge(replace(RUNNING, watermark_ms=told))
+    assert status.phase == Phase.STALE
+    assert status.complete_until_ms is None
+    assert complete_until(None, NOW) is None
