@@ -19,6 +19,7 @@ COPY conf/ conf/
 COPY ops/ ops/
 COPY udfs/ udfs/
 COPY jobs/ jobs/
+COPY sql/ sql/
 RUN python3.11 -m ops.setup
 
 # The configuration for clusters, instead of the one that is filled in for each local instance.

@@ -372,7 +372,8 @@ def test_the_image_holds_what_the_set_up_reads() -> None:
     copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     names = {name.rstrip("/") for line in copied for name in line.split()}
     needed = {"pom.xml", "pyproject.toml", "requirements.lock", "flink-conf", *packaging.SHIPPED}
-    assert needed | {"ops"} <= names
+    # sql/ is what jobs/enrich_sql.py reads.
+    assert needed | {"ops", "sql"} <= names
     assert [name for name in names if not (ROOT / name).exists()] == []
 
 

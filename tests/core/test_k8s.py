@@ -16,8 +16,9 @@ import pytest
 import typer.main
 import yaml
 
-from jobs import enrich
+from jobs import enrich, enrich_sql
 from jobs.settings import load
+from jobs.sql.refusals import refuse
 from ops.cli import app
 from ops.paths import FLINK_CONF, ROOT
 from tests.support.crd import errors_of, published_crd, schema_of
@@ -214,6 +215,29 @@ def test_kustomize_sets_image_and_config_map_in_all_of_them(
     assert deployed["spec"]["image"] == wanted
     assert container(rendered["Deployment"]["spec"]["template"])["image"] == wanted
     assert errors_of(deployed, crd_schema) == errors_of(job, crd_schema)
+
+
+def test_kustomize_makes_the_sql_variant_of_the_same_manifests(
+    crd_schema: Manifest, job: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl here")
+    command = [kubectl, "kustomize", str(ROOT / "k8s-sql")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    deployed = manifests(result.stdout)["FlinkDeployment"]
+    assert errors_of(deployed, crd_schema) == errors_of(job, crd_schema)
+    arguments = deployed["spec"]["job"]["args"]
+    plain = job["spec"]["job"]["args"]
+    assert arguments[:3] == plain[:3]
+    assert arguments[3] == f"{HOME}/jobs/enrich_sql.py"
+    own = enrich_sql._parser().parse_args(arguments[4:])
+    assert own.config == enrich._parser().parse_args(plain[4:]).config
+    assert own.sql == Path(HOME) / "sql"
+    assert "COPY sql/ sql/\n" in (ROOT / "Dockerfile").read_text()
+    monkeypatch.setenv(SECRET_VARIABLE, "hunter2")
+    refuse(load(K8S / "job.toml", own.set))
 
 
 # ------------------------------------------------------------------------------- facts
