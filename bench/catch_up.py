@@ -91,7 +91,7 @@ def _measure(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "bench": "catch_up",
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": _versions(),
+        "versions": versions(),
         "cores": os.cpu_count(),
         "options": {
             "rows": options.rows,
@@ -129,7 +129,8 @@ def _lost(bench: Bench) -> list[str]:
 # ------------------------------------------------------------------------------ about the run
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what was measured and what it ran on."""
     kafka = ET.parse(POM).find(".//{*}kafka.version")  # noqa: S314  (our own file)
     return {
         "tablegate": version("tablegate"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from jobs.settings import Settings, from_mapping
@@ -21,8 +21,17 @@ _WRITTEN_MS = 1_700_000_000_000
 _OPENED = re.compile(r"^(\S+ \S+) .*gate of \S+: open after (\d+) ms", re.MULTILINE)
 
 
-def settings(brokers: str, name: str, parallelism: int, suffix: str = "") -> Settings:
-    """The job ``name`` on topics of its own, whose names end with ``suffix``."""
+def settings(
+    brokers: str,
+    name: str,
+    parallelism: int,
+    suffix: str = "",
+    more: Mapping[str, Mapping[str, object]] | None = None,
+) -> Settings:
+    """The job ``name`` on topics of its own, whose names end with ``suffix``.
+
+    ``more`` are further tables of the settings.
+    """
     outputs = ("enriched", "retry", "dead")
     return from_mapping(
         {
@@ -31,6 +40,7 @@ def settings(brokers: str, name: str, parallelism: int, suffix: str = "") -> Set
             "stream": {"topic": f"events{suffix}", "key": {"from": "value", "path": "id"}},
             "table": {"topic": f"rows{suffix}", "fields": {"tier": "tier"}},
             "output": {output: f"{output}{suffix}" for output in outputs},
+            **(more or {}),
         }
     )
 
