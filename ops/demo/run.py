@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from ops.demo import topics
-from ops.demo.check import Rules, Start, expect, judge
+from ops.demo import audits, topics
+from ops.demo.check import Fault, Rules, Start, expect, judge
 from ops.demo.data import Plan, Story
 from ops.demo.flink_job import FlinkJob
 from ops.demo.outputs import JOBS, KINDS, Collected, Collector, topic
@@ -296,10 +296,18 @@ class Demo:
             }
         finally:
             gc.enable()
+        self._screen.step("the audits of sql/audits read the same topics, in SQL")
+        found = audits.audited(
+            self._cluster, _CONFIG, {name: self._overrides(name) for name in JOBS}
+        )
+        self._screen.step("done")
         ungated, gated = results["ungated"], results["gated"]
         wrong = problems(ungated, gated)
-        write(SUMMARY, summary(ungated, gated, self._about(wrong)))
+        wrong += audits.problems(found, ungated.judgement.faults[Fault.WRONG_NULL])
+        about = self._about(wrong) | {"audits": audits.summary(found)}
+        write(SUMMARY, summary(ungated, gated, about))
         show(self._screen.console, ungated, gated)
+        audits.show(self._screen.console, found)
         return wrong
 
     def _about(self, wrong: list[str]) -> dict[str, object]:
