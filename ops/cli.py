@@ -128,9 +128,12 @@ def job_run(
     from_savepoint: Annotated[
         str | None, typer.Option(help="Savepoint or retained checkpoint to start from.")
     ] = None,
-    entry: Annotated[Path, typer.Option(help="The Python file that is the job.")] = (
-        flink_run.ENRICH
-    ),
+    entry: Annotated[
+        Path | None, typer.Option(help="The Python file that is the job; by default ours.")
+    ] = None,
+    sql: Annotated[
+        Path | None, typer.Option(help="Submit the SQL variant, with the files of this folder.")
+    ] = None,
     python_files: Annotated[
         list[Path] | None,
         typer.Option("--python-file", help="Module of job.merge, for the workers; repeatable."),
@@ -145,8 +148,10 @@ def job_run(
     submission: flink_run.Submission = {
         "config": config.resolve(),
         "overrides": settings,
-        "entry": entry.resolve(),
+        "entry": (entry or (flink_run.ENRICH_SQL if sql else flink_run.ENRICH)).resolve(),
         "from_savepoint": from_savepoint,
+        # `flink run` may start Python in a folder of its own.
+        "job_arguments": ["--sql", str(sql.resolve())] if sql else [],
         "extra_python_files": [path.resolve() for path in python_files or ()],
     }
     _out.print(flink_run.shown(flink_run.arguments(**submission)), markup=False)
