@@ -140,24 +140,36 @@ class Carries(_Function):
 
 
 class SetAside(_Function):
-    """``set_aside(headers, verdict, source, seen_ms, problem)``: headers for retry or dead letter.
+    """``set_aside(headers, verdict, source, seen_ms, problem, ts_ms)``: for retry or dead letter.
 
-    ``source`` is ``topic[partition]@offset``, ``seen_ms`` when the job first read the record (epoch
-    milliseconds), ``problem`` what is wrong with it, null when nothing is.
+    Headers. ``source`` is ``topic[partition]@offset``, ``seen_ms`` when the job first read the
+    record (epoch milliseconds), ``problem`` what is wrong with it, null when nothing is, ``ts_ms``
+    the record's own timestamp, null or negative when it has none.
     """
 
     def eval(
-        self, headers: Headers, verdict: str, source: str, seen_ms: int, problem: str | None
+        self,
+        headers: Headers,
+        verdict: str,
+        source: str,
+        seen_ms: int,
+        problem: str | None,
+        ts_ms: int | None,
     ) -> Headers:
         error = None if problem is None else f"{source}: {problem}"
-        return set_aside_headers(headers, Verdict(verdict), source, seen_ms, error)
+        timestamp_ms = -1 if ts_ms is None else ts_ms
+        return set_aside_headers(
+            headers, Verdict(verdict), source, seen_ms, error, timestamp_ms=timestamp_ms
+        )
 
 
 class SetAsideBare(_Function):
-    """``set_aside_bare(verdict, source, seen_ms, problem)``: of a record without headers."""
+    """``set_aside_bare(verdict, source, seen_ms, problem, ts_ms)``: of a record without headers."""
 
-    def eval(self, verdict: str, source: str, seen_ms: int, problem: str | None) -> Headers:
-        return SetAside().eval({}, verdict, source, seen_ms, problem)
+    def eval(
+        self, verdict: str, source: str, seen_ms: int, problem: str | None, ts_ms: int | None
+    ) -> Headers:
+        return SetAside().eval({}, verdict, source, seen_ms, problem, ts_ms)
 
 
 def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrapper]:

@@ -11,7 +11,8 @@ SELECT
 FROM decided_events
 WHERE enriched IS NOT NULL;
 
--- Misses, as they came, with verdict and source; none under "emit_null".
+-- Misses, as they came, with verdict and source, and the time of writing, by which the topic's
+-- retention goes; none under "emit_null".
 INSERT INTO retry_topic
 SELECT
   record_key,
@@ -21,9 +22,10 @@ SELECT
     verdict,
     CONCAT('${STREAM_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)),
     seen_ms,
-    CAST(NULL AS STRING)
+    CAST(NULL AS STRING),
+    ts_ms
   ),
-  CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
+  CURRENT_ROW_TIMESTAMP()
 FROM decided_events
 WHERE verdict IN (${TO_RETRY});
 
@@ -31,8 +33,7 @@ WHERE verdict IN (${TO_RETRY});
 -- since a function in Python cannot be given a null map.
 INSERT INTO dead_topic
 SELECT
-  record_key, content, headers,
-  CASE WHEN ts_ms >= 0 THEN TO_TIMESTAMP_LTZ(ts_ms, 3) END
+  record_key, content, headers, CURRENT_ROW_TIMESTAMP()
 FROM (
   SELECT
     record_key,
@@ -42,17 +43,17 @@ FROM (
       verdict,
       CONCAT('${STREAM_TOPIC}[', CAST(p AS STRING), ']@', CAST(o AS STRING)),
       seen_ms,
-      problem
-    ) AS headers,
-    ts_ms
+      problem,
+      ts_ms
+    ) AS headers
   FROM decided_events
   WHERE verdict IN (${TO_DEAD})
   UNION ALL
-  SELECT record_key, record, set_aside(headers, verdict, source, seen_ms, problem), ts_ms
+  SELECT record_key, record, set_aside(headers, verdict, source, seen_ms, problem, ts_ms)
   FROM bad_rows
   WHERE headers IS NOT NULL
   UNION ALL
-  SELECT record_key, record, set_aside_bare(verdict, source, seen_ms, problem), ts_ms
+  SELECT record_key, record, set_aside_bare(verdict, source, seen_ms, problem, ts_ms)
   FROM bad_rows
   WHERE headers IS NULL
 );

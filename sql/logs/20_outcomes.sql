@@ -24,7 +24,10 @@ SELECT
   DECODE(h['tablegate-attempt'], 'UTF-8') AS attempt,
   DECODE(h['tablegate-error'], 'UTF-8') AS problem,
   TRY_CAST(DECODE(h['tablegate-first-seen'], 'UTF-8') AS BIGINT) AS first_seen_ms,
-  EXTRACT(EPOCH FROM ts) * 1000 AS event_ms
+  -- A record that was set aside has the time of its writing, and the event's own in a header.
+  COALESCE(
+    TRY_CAST(DECODE(h['tablegate-timestamp'], 'UTF-8') AS BIGINT), EXTRACT(EPOCH FROM ts) * 1000
+  ) AS event_ms
 FROM (
   SELECT '${RETRY_TOPIC}' AS topic, k, v, h, ts, p, o FROM retry_log
   UNION ALL

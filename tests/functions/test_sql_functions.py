@@ -142,20 +142,22 @@ def test_a_table_record_is_a_row_a_deletion_or_a_problem(
 
 
 def test_a_record_that_is_set_aside_says_why_and_where_it_stood() -> None:
-    headers = SetAside().eval({"own": b"1"}, "BAD_RECORD", "orders[0]@7", 1_000, "broken")
+    headers = SetAside().eval({"own": b"1"}, "BAD_RECORD", "orders[0]@7", 1_000, "broken", 99)
     assert headers == {
         "own": b"1",
         Header.VERDICT: b"BAD_RECORD",
         Header.SOURCE: b"orders[0]@7",
         Header.ATTEMPT: b"1",
         Header.FIRST_SEEN: b"1000",
+        Header.TIMESTAMP: b"99",
         Header.ERROR: b"orders[0]@7: broken",
     }
-    assert Header.ERROR not in SetAside().eval({}, "NOT_FOUND", "orders[0]@7", 1_000, None)
+    bare = SetAside().eval({}, "NOT_FOUND", "orders[0]@7", 1_000, None, None)
+    assert bare.keys().isdisjoint({Header.ERROR, Header.TIMESTAMP})
 
 
 def test_a_record_without_headers_gets_the_same() -> None:
-    told = ("BAD_RECORD", "orders[0]@7", 1_000, "broken")
+    told = ("BAD_RECORD", "orders[0]@7", 1_000, "broken", 99)
     assert SetAsideBare().eval(*told) == SetAside().eval({}, *told)
 
 
