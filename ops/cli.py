@@ -21,6 +21,7 @@ from ops.package import package as package_udfs
 from ops.paths import UDFS_ZIP, VENV
 from ops.plan.cli import register as register_plan
 from ops.retry.cli import register as register_retry
+from ops.sql.cli import register as register_sql
 from ops.stack.local import Addresses, Stack
 from ops.status.cli import register as register_status
 from ops.status.screen import ABSENT_AS_JSON
@@ -192,6 +193,7 @@ register_deploy(app)
 register_plan(app)
 register_status(app, _show_stack)
 register_retry(app)
+register_sql(app)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyflink.common import Configuration, Types
 from pyflink.datastream import StreamExecutionEnvironment
@@ -44,6 +44,15 @@ DEFINED = ("settings", "tables", "logs", "join", "views")
 _NUMBER = re.compile(r"\[\d+\]")
 
 
+class Defined(NamedTuple):
+    """A table environment in which the gated tables exist. Nothing of it runs."""
+
+    env: StreamExecutionEnvironment
+    t: StreamTableEnvironment
+    secrets: list[str]
+    """What must be masked in whatever Flink says; the longest first."""
+
+
 def build(
     settings: Settings, facts: ClusterFacts, targets: Mapping[int, Target], root: Path
 ) -> StreamExecutionEnvironment:
@@ -54,24 +63,46 @@ def build(
     Raises SqlError when a statement cannot be taken, and RuntimeError when the planner makes other
     operators than ``jobs.sql.uids`` names.
     """
-    enriched, *_ = facts.outputs
-    rules = join_rules(settings, enriched.max_message_bytes)
-    known = names(settings, facts, rules)
+    known = known_names(settings, facts)
     # All of them first, so that a name that is missing shows before the planner takes its time.
-    read = {
-        name: statements(run.folder(root, name), known) for name in (*DEFINED, "inserts", "audits")
-    }
+    more = {name: statements(run.folder(root, name), known) for name in ("inserts", "audits")}
+    env, t, secrets = define(settings, facts, targets, root, known)
+    run.check(t, more["audits"], secrets)
+    _count(env, t, settings)
+    _write(env, t, more["inserts"], secrets)
+    return env
+
+
+def define(
+    settings: Settings,
+    facts: ClusterFacts,
+    targets: Mapping[int, Target],
+    root: Path,
+    known: Mapping[str, str],
+) -> Defined:
+    """Settings, tables, the join and the views of the SQL files below ``root``.
+
+    ``known`` are the names that the files may ask for, see ``known_names``. Raises as ``build``.
+    """
+    read = {name: statements(run.folder(root, name), known) for name in DEFINED}
     env, t = _environment(settings)
     secrets = sorted(settings.kafka.properties.secret_values(), key=len, reverse=True)
     run.define(t, [*read["settings"], *read["tables"]], secrets)
-    _register_table(t, settings, facts, targets, rules)
+    _register_table(t, settings, facts, targets, _rules(settings, facts))
     run.define(t, [*read["logs"], *read["join"]], secrets)
     _register_decided(t)
     run.define(t, read["views"], secrets)
-    run.check(t, read["audits"], secrets)
-    _count(env, t, settings)
-    _write(env, t, read["inserts"], secrets)
-    return env
+    return Defined(env, t, secrets)
+
+
+def known_names(settings: Settings, facts: ClusterFacts) -> dict[str, str]:
+    """What the files may ask for by ``${NAME}``; holds the clients' passwords."""
+    return names(settings, facts, _rules(settings, facts))
+
+
+def _rules(settings: Settings, facts: ClusterFacts) -> JoinRules:
+    enriched, *_ = facts.outputs
+    return join_rules(settings, enriched.max_message_bytes)
 
 
 def _environment(settings: Settings) -> tuple[StreamExecutionEnvironment, StreamTableEnvironment]:

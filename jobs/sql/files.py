@@ -3,6 +3,7 @@
 Pure text; Flink's own parser judges the rest (``jobs.sql.run``). Rules:
 
 - A statement ends with a semicolon. Quotes ('...', `...`) and comments (-- and /* */) may hold one.
+- A hint (/*+ */) is no comment: it stays.
 - ``${NAME}`` stands for a text that the job knows, put in as it is, also within quotes; not in a
   comment. There are no expressions, defaults or conditions.
 - Files of a folder are read in the order of their names.
@@ -22,6 +23,7 @@ _NAME = re.compile(r"\$\{([^}\n]*)\}")
 # What is to be skipped over as a whole, and what ends a statement. An opened quote or comment that
 # is never closed is found by its begin alone.
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|;|'|`|/\*", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _UNCLOSED = {"'": "quote (')", "`": "quote (`)", "/*": "comment (/*)"}
 
 
@@ -76,6 +78,17 @@ def of_text(file: Path, text: str, names: Mapping[str, str]) -> list[Statement]:
     return [_filled(file, begin, part, names) for begin, part in _parts(file, text)]
 
 
+def is_open(text: str) -> bool:
+    """Whether a statement, a quote or a comment has begun in ``text`` and not ended."""
+    behind = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in _UNCLOSED:
+            return True
+        if token[0] == ";":
+            behind = token.end()
+    return bool(_COMMENT.sub("", text[behind:]).strip())
+
+
 def literal(text: str) -> str:
     """``text`` as a SQL string."""
     return "'" + text.replace("'", "''") + "'"
@@ -105,7 +118,7 @@ def _parts(file: Path, text: str) -> Iterator[tuple[int, str]]:
             yield from _stripped(line, "".join(kept))
             line = text.count("\n", 0, at)
             kept = []
-        elif found.startswith(("--", "/*")):
+        elif found.startswith(("--", "/*")) and not found.startswith("/*+"):
             # Its line breaks stay, and with them the count of lines.
             kept.append(" " + "\n" * found.count("\n"))
         else:

@@ -55,7 +55,7 @@ def define(
         _require_kind(statement)
         try:
             if statement.text[:3].upper() == "SET":
-                _set(t, statement)
+                set_option(t, statement)
             else:
                 t.execute_sql(statement.text)
         except _FROM_FLINK as error:
@@ -133,7 +133,8 @@ def _require_kind(statement: Statement) -> None:
         )
 
 
-def _set(t: StreamTableEnvironment, statement: Statement) -> None:
+def set_option(t: StreamTableEnvironment, statement: Statement) -> None:
+    """Apply ``SET 'name' = 'value'``. Raises SqlError for one that would break a promise."""
     match = _SETTING.fullmatch(statement.text)
     if match is None:
         raise statement.error(

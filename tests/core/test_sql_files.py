@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.sql.files import SqlError, literal, of_text, option_list, statements
+from jobs.sql.files import SqlError, is_open, literal, of_text, option_list, statements
 
 _FILE = Path("sql/views/a.sql")
 _NAMES = {"TOPIC": "orders", "OPTIONS": "'a' = 'b'"}
@@ -31,6 +31,25 @@ def test_a_semicolon_in_quotes_or_comments_ends_nothing() -> None:
 
 def test_two_dashes_in_quotes_are_no_comment() -> None:
     assert _texts("SELECT 'a--b';") == ["SELECT 'a--b'"]
+
+
+def test_a_hint_is_no_comment() -> None:
+    hint = "/*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */"
+    assert _texts(f"SELECT 1 /* not this */ FROM t {hint};") == [f"SELECT 1   FROM t {hint}"]
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 1", "SELECT 1; SELECT", "SELECT ';'", "SELECT '", "/* ;", "SELECT `a;"]
+)
+def test_what_has_begun_and_not_ended_is_open(text: str) -> None:
+    assert is_open(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n", "SELECT 1;", "SELECT ';' ; -- done", "-- ; ' `", "/* ' */", "a; /* b */"]
+)
+def test_what_has_ended_is_not_open(text: str) -> None:
+    assert not is_open(text)
 
 
 def test_each_statement_knows_its_lines() -> None:

@@ -1,0 +1,326 @@
+"""A session: what is checked and run in which order, and what becomes of its jobs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from jobs.settings import from_mapping
+from jobs.sql.files import SqlError
+from ops.sql.errors import Exit, ShellError, exit_code
+from ops.sql.masking import Masks
+from ops.sql.results import Change
+from ops.sql.running import Clock, Running
+from ops.sql.screen import Mode, Plain
+from ops.sql.shell import Shell
+from tests.support.sql_shell import Cluster, Engine, rows
+from udfs.core.errors import ConfigError, StackError
+
+_SETTINGS = from_mapping(
+    {
+        "job": {"name": "orders"},
+        "kafka": {"bootstrap_servers": "localhost:1"},
+        "stream": {"topic": "orders", "key": {"from": "key"}},
+        "table": {"topic": "customers", "fields": {"tier": "tier"}},
+        "output": {"enriched": "orders.e", "retry": "r", "dead": "d"},
+    }
+)
+_FILE = Path("-e")
+
+
+class Rig:
+    """A shell on an engine and a cluster that are not Flink's."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.engine = Engine(cluster)
+        self.out, self.err = io.StringIO(), io.StringIO()
+
+    def shell(
+        self, *, as_json: bool = False, mode: Mode = Mode.AUTO, timeout_s: float | None = 5
+    ) -> Shell:
+        screen = Plain(self.out, self.err, as_json=as_json)
+        return Shell(
+            self.engine,
+            self.cluster,  # type: ignore[arg-type]  (as much of one as a session asks for)
+            _SETTINGS,
+            "sql-abc123",
+            screen,
+            Masks(["s3cret"]),
+            timeout_s=timeout_s,
+            mode=mode,
+        )
+
+    def run(self, text: str) -> Exit:
+        return self.shell().run(text, _FILE)
+
+    def states(self) -> list[str]:
+        return [job["state"] for job in self.cluster.jobs.values()]
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    cluster = Cluster()
+    monkeypatch.setattr("ops.flink_run.ask", cluster.ask)
+    monkeypatch.setattr("ops.sql.running.ask", cluster.ask)
+    return Rig(cluster)
+
+
+# --------------------------------------------------------------------------------- order
+
+
+def test_all_statements_are_checked_before_the_first_one_is_run(rig: Rig) -> None:
+    with pytest.raises(SqlError, match="-e:2: "):
+        rig.run("INSERT INTO t SELECT 1;\nSTOP JOB 'x';")
+    assert rig.cluster.jobs == {}
+
+
+def test_each_query_is_run_with_the_settings_above_it(rig: Rig) -> None:
+    rig.engine.endless = False
+    rig.engine.set_to = {"a": "0"}
+    rig.run("SELECT 1; SET 'a' = '1'; SELECT 2; SET 'b' = '2'; SELECT 3;")
+    assert [line for line in rig.engine.log if line.startswith("run")] == [
+        "run SELECT 1 with {'a': '0'}",
+        "run SELECT 2 with {'a': '1'}",
+        "run SELECT 3 with {'a': '1', 'b': '2'}",
+    ]
+
+
+def test_a_text_that_was_refused_leaves_no_setting(rig: Rig) -> None:
+    with pytest.raises(SqlError):
+        rig.run("SET 'a' = '1'; STOP JOB 'x';")
+    assert rig.engine.set_to == {}
+
+
+# --------------------------------------------------------------------------------- queries
+
+
+def test_a_query_with_a_limit_ends_by_itself_and_its_job_with_it(rig: Rig) -> None:
+    text = "SELECT a FROM t LIMIT 2"
+    rig.engine.answers = {text: rows("x", "y", "z")}
+    assert rig.run(f"{text};") is Exit.DONE
+    assert rig.out.getvalue() == "a\nx\ny\n"
+    assert rig.states() == ["CANCELED"]
+
+
+def test_a_limit_on_a_result_that_changes_counts_the_rows_that_there_are(rig: Rig) -> None:
+    text = "SELECT a FROM t LIMIT 2"
+    rig.engine.insert_only = False
+    changes = [("+I", "x"), ("-U", "x"), ("+U", "y"), ("+I", "z"), ("+I", "w")]
+    rig.engine.answers = {text: [Change(op, (value,)) for op, value in changes]}
+    assert rig.run(f"{text};") is Exit.DONE
+    assert rig.out.getvalue() == "op\ta\n+I\tx\n-U\tx\n+U\ty\n+I\tz\n"
+
+
+def test_a_query_that_is_bounded_ends_by_itself(rig: Rig) -> None:
+    rig.engine.endless = False
+    rig.engine.answers = {"SELECT 1": rows("x")}
+    assert rig.run("SELECT 1;") is Exit.DONE
+    assert rig.states() == ["FINISHED"]
+    assert rig.err.getvalue() == ""
+
+
+def test_a_query_whose_time_is_up_takes_its_job_along(rig: Rig) -> None:
+    assert rig.run("SET 'tablegate.timeout' = '0.1'; SELECT 1;") is Exit.DONE
+    assert rig.states() == ["CANCELED"]
+    assert "time is up; job 00000000000000000000000000000001 is cancelled" in rig.err.getvalue()
+
+
+def test_ctrl_c_takes_the_job_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Plain, "query", interrupted)
+    assert rig.run("SELECT 1; INSERT INTO t SELECT 2;") is Exit.INTERRUPTED
+    # And what stood behind it is not run.
+    assert rig.states() == ["CANCELED"]
+
+
+def test_any_other_end_of_the_session_takes_the_job_along(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(Plain, "query", gone)
+    with pytest.raises(SystemExit):
+        rig.run("SELECT 1;")
+    assert rig.states() == ["CANCELED"]
+
+
+def test_the_cluster_hears_that_somebody_waits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.sql.running._BEAT_S", 0.01)
+    rig.run("SET 'tablegate.timeout' = '0.2'; SELECT 1;")
+    assert rig.cluster.heartbeats > 0
+
+
+def test_a_job_that_failed_is_told_with_its_innermost_cause(rig: Rig) -> None:
+    rig.engine.fails_with = RuntimeError("Failed to fetch next result")
+    rig.cluster.trace = "java.lang.X: no\n\tat y\nCaused by: udfs.TargetError: topic is gone\n"
+    with pytest.raises(ShellError, match=r"failed: udfs\.TargetError: topic is gone"):
+        rig.run("SELECT 1;")
+
+
+def test_a_submission_that_failed_is_told_as_it_is(rig: Rig) -> None:
+    def refused() -> None:
+        raise StackError("No.", "Do.")
+
+    with (
+        Running(rig.cluster, refused) as running,  # type: ignore[arg-type]
+        pytest.raises(StackError, match=r"No\. Do\."),
+    ):
+        list(running.batches())
+
+
+def test_json_lines_have_op_and_row(rig: Rig) -> None:
+    rig.engine.endless = False
+    rig.engine.answers = {"SELECT 1": rows("x")}
+    rig.shell(as_json=True).run("SELECT 1;", _FILE)
+    assert json.loads(rig.out.getvalue()) == {"op": "+I", "row": {"a": "x"}}
+
+
+def test_in_table_mode_a_result_that_changes_is_told_at_its_end(rig: Rig) -> None:
+    rig.engine.endless, rig.engine.insert_only = False, False
+    changes = [("+I", "x"), ("+I", "z"), ("-U", "x"), ("+U", "y")]
+    rig.engine.answers = {"SELECT 1": [Change(op, (value,)) for op, value in changes]}
+    rig.run("SET 'tablegate.result-mode' = 'table'; SELECT 1;")
+    assert rig.out.getvalue() == "a\ny\nz\n"
+
+
+def test_a_clock_without_seconds_is_never_over() -> None:
+    assert not Clock(None).over()
+    assert Clock(0).over()
+
+
+# --------------------------------------------------------------------------------- jobs
+
+
+def test_an_insert_tells_id_and_name_and_goes_on(rig: Rig) -> None:
+    shell = rig.shell()
+    assert shell.run("INSERT INTO t SELECT 's3cret';", _FILE) is Exit.DONE
+    job_id, name = rig.out.getvalue().splitlines()[1].split("\t")
+    assert name == "orders.sql-abc123: INSERT INTO t SELECT '***'"
+    assert shell.left_running() == {job_id: name}
+    assert rig.states() == ["RUNNING"]
+
+
+def test_who_writes_into_the_jobs_output_is_told_so(rig: Rig) -> None:
+    rig.run("INSERT INTO enriched_topic SELECT 1;")
+    assert "orders.e is what the job orders writes, too." in rig.err.getvalue()
+
+
+def test_without_a_free_slot_a_note_says_what_the_query_waits_for(rig: Rig) -> None:
+    rig.cluster.free_slots, rig.engine.endless = 0, False
+    rig.run("SELECT 1;")
+    assert "Not enough slots are free" in rig.err.getvalue()
+
+
+def test_jobs_are_listed_the_living_first(rig: Rig) -> None:
+    rig.cluster.submit("a", "FINISHED")
+    rig.cluster.submit("b")
+    for text in ("SHOW JOBS;", "\\jobs"):
+        rig.out.truncate(0)
+        rig.out.seek(0)
+        rig.run(text)
+        assert [line.split("\t")[1:] for line in rig.out.getvalue().splitlines()[1:]] == [
+            ["RUNNING", "b"],
+            ["FINISHED", "a"],
+        ]
+
+
+def test_a_sessions_job_is_cancelled_by_the_begin_of_its_id(rig: Rig) -> None:
+    rig.cluster.jobs["abcd" + "0" * 28] = {
+        "jid": "abcd" + "0" * 28,
+        "name": "orders.sql-0a1b2c: SELECT 1",
+        "state": "RUNNING",
+    }
+    assert rig.run("\\cancel abcd") is Exit.DONE
+    assert rig.states() == ["CANCELED"]
+
+
+def test_a_job_of_others_is_not_cancelled(rig: Rig) -> None:
+    job_id = rig.cluster.submit("orders")
+    with pytest.raises(ShellError, match=f"tablegate job cancel {job_id}"):
+        rig.run(f"\\cancel {job_id}")
+    assert rig.states() == ["RUNNING"]
+
+
+@pytest.mark.parametrize("text", ["\\cancel", "\\cancel 00", "\\cancel 0000", "\\nothing"])
+def test_a_command_that_means_nothing_is_refused(text: str, rig: Rig) -> None:
+    for _ in range(2):
+        rig.cluster.submit("orders.sql-0a1b2c: SELECT 1")
+    with pytest.raises(ShellError) as caught:
+        rig.run(text)
+    assert exit_code(caught.value) is Exit.REFUSED
+    assert rig.states() == ["RUNNING", "RUNNING"]
+
+
+# --------------------------------------------------------------------------------- preferences
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET 'tablegate.result-mode' = 'tables'",
+        "SET 'tablegate.timeout' = '1 min'",
+        "SET 'tablegate.nothing' = '1'",
+    ],
+)
+def test_a_preference_that_is_none_is_refused(text: str, rig: Rig) -> None:
+    with pytest.raises(SqlError, match="-e:1: the shell takes no"):
+        rig.run(f"{text};")
+
+
+# --------------------------------------------------------------------------------- audits
+
+
+def test_audits_pass_when_none_finds_rows_while_it_looks(rig: Rig) -> None:
+    rig.engine.audit_texts = ("SELECT 1", "SELECT 2")
+    assert rig.run("\\audits 0") is Exit.DONE
+    assert "a.sql:1: no rows: SELECT 1" in rig.err.getvalue()
+    assert "2 audits, 0 of them not passed." in rig.err.getvalue()
+    assert rig.states() == ["CANCELED", "CANCELED"]
+
+
+def test_an_audit_that_finds_rows_shows_some_and_the_others_are_run(rig: Rig) -> None:
+    rig.engine.audit_texts = ("SELECT 1", "SELECT 2")
+    rig.engine.answers, rig.engine.endless = {"SELECT 1": rows(*"abcdefghijklmno")}, False
+    assert rig.run("\\audits 5") is Exit.FAILED
+    assert "a.sql:1: ROWS FOUND: SELECT 1" in rig.err.getvalue()
+    assert "a.sql:1: no rows: SELECT 2" in rig.err.getvalue()
+    assert rig.out.getvalue().split() == ["a", *"abcdefghij"]
+
+
+def test_rows_that_were_withdrawn_are_no_finding(rig: Rig) -> None:
+    rig.engine.audit_texts, rig.engine.insert_only = ("SELECT 1",), False
+    rig.engine.endless = False
+    rig.engine.answers = {"SELECT 1": [Change("+I", ("x",)), Change("-D", ("x",))]}
+    assert rig.run("\\audits 5") is Exit.DONE
+
+
+def test_an_audit_whose_job_failed_has_not_passed(rig: Rig) -> None:
+    rig.engine.audit_texts = ("SELECT 1",)
+    rig.engine.fails_with = RuntimeError("gone")
+    assert rig.run("\\audits 0") is Exit.FAILED
+    assert "NOT CHECKED, the job failed" in rig.err.getvalue()
+
+
+def test_an_audit_whose_gate_did_not_open_has_not_passed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.engine.audit_texts = ("SELECT 1",)
+    monkeypatch.setattr("ops.sql.audits._OPENS_IN_S", 0.1)
+    monkeypatch.setattr(Running, "waits_for_its_table", lambda _: True)
+    assert rig.run("\\audits 0") is Exit.FAILED
+    assert "NOT CHECKED, the gate did not open" in rig.err.getvalue()
+    assert rig.states() == ["CANCELED"]
+
+
+def test_exit_codes_tell_refused_from_failed() -> None:
+    assert exit_code(SqlError(_FILE, 1, "No.", "Do.")) is Exit.REFUSED
+    assert exit_code(ConfigError("a", 1, "do")) is Exit.REFUSED
+    assert exit_code(StackError("No.", "Do.")) is Exit.FAILED
+    assert exit_code(ShellError("No.", "Do.")) is Exit.FAILED
