@@ -143,7 +143,7 @@ def test_of_a_file_with_an_error_nothing_is_run(sessions: Sessions, tmp_path: Pa
 
 def test_somebody_types_and_interrupts_a_query(sessions: Sessions) -> None:
     with Program(sessions.command(), sessions.environment, str(ROOT)) as shell:
-        prompt = f"{sessions.job.orders}> "
+        prompt = f"{sessions.job.orders}>"
         shell.expect(prompt)
 
         shell.type("SELECT join_key, event FROM enriched\r;\r")
