@@ -8,12 +8,14 @@ each query still means the views that there were where it stands.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyflink.java_gateway import get_gateway
 from pyflink.table import ExplainDetail
 from pyflink.table.table_result import TableResult
 from pyflink.util.exceptions import JavaException
@@ -242,10 +244,13 @@ class Engine:
         java = result._j_table_result
         converter = java.getRowDataToStringConverter()
         rows = java.collectInternal()
+        jackson = get_gateway().jvm.org.apache.flink.shaded.jackson2.com.fasterxml.jackson
+        as_json = jackson.databind.ObjectMapper()
         types = [column.type for column in columns]
         while rows.hasNext():
             row = rows.next()
-            texts: Iterable[str] = converter.convert(row)
+            # One call for all cells; the array would be asked for each of them.
+            texts: list[str] = json.loads(as_json.writeValueAsString(converter.convert(row)))
             cells = tuple(
                 None if text == NULL else self._masks.values(readable(text, sql_type))
                 for text, sql_type in zip(texts, types, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -69,8 +70,10 @@ class Running:
     """One query's job. Use it as a context manager: no job is left behind the block.
 
     Flink's client waits for rows and for the submission without a way to be interrupted, so it does
-    that in a thread of its own. Another one tells the JobManager that somebody still waits: when
-    this process dies without a word, the job ends after ``SILENT_S`` seconds.
+    that in a thread of its own. Ctrl-C is taken note of, and looked at between rows: raised wherever
+    this thread was it got lost (*seen*), probably in one of py4j's many finalizers, out of which
+    Python lets nothing be raised. Another thread tells the JobManager that somebody still waits:
+    when this process dies without a word, the job ends after ``SILENT_S`` seconds.
 
     Args:
         cluster: where the job runs.
@@ -82,6 +85,7 @@ class Running:
         self._submitted: Future[SubmittedQuery] = Future()
         self._rows: queue.Queue[Change | BaseException | None] = queue.Queue(_AHEAD)
         self._over = threading.Event()
+        self._interrupted = threading.Event()
         self._ended = False
         self._asked, self._waits = 0.0, True
         self._thread = threading.Thread(target=self._fetch, args=(submit,), daemon=True)
@@ -89,10 +93,17 @@ class Running:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def __enter__(self) -> Self:
+        self._before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and self._before != signal.SIG_IGN:
+            signal.signal(signal.SIGINT, lambda *_: self._interrupted.set())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        try:
+            self.stop()
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, self._before)
 
     @property
     def job_id(self) -> str:
@@ -124,8 +135,11 @@ class Running:
 
         Raises:
             ShellError: the job failed.
+            KeyboardInterrupt: Ctrl-C was pressed meanwhile.
         """
         while not self._ended:
+            if self._interrupted.is_set():
+                raise KeyboardInterrupt
             batch: list[Change] = []
             with contextlib.suppress(queue.Empty):
                 self._take(self._rows.get(timeout=_POLL_S), batch)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -129,14 +131,23 @@ def test_a_query_whose_time_is_up_takes_its_job_along(rig: Rig) -> None:
     assert "time is up; job 00000000000000000000000000000001 is cancelled" in rig.err.getvalue()
 
 
-def test_ctrl_c_takes_the_job_along(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+def test_ctrl_c_takes_the_job_along(rig: Rig) -> None:
+    class Pressed(io.StringIO):
+        """Where a row is written when somebody presses Ctrl-C."""
 
-    monkeypatch.setattr(Plain, "query", interrupted)
+        def write(self, text: str) -> int:
+            if text == "x\n":
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().write(text)
+
+    rig.out = Pressed()
+    rig.engine.answers = {"SELECT 1": rows("x")}
+    before = signal.getsignal(signal.SIGINT)
     assert rig.run("SELECT 1; INSERT INTO t SELECT 2;") is Exit.INTERRUPTED
     # And what stood behind it is not run.
     assert rig.states() == ["CANCELED"]
+    assert "is cancelled" in rig.err.getvalue()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_any_other_end_of_the_session_takes_the_job_along(

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -90,4 +91,6 @@ class Program:
 
 
 def _take_terminal() -> None:
+    # Whoever started the tests in the background had it ignored.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
