@@ -70,10 +70,10 @@ class Running:
     """One query's job. Use it as a context manager: no job is left behind the block.
 
     Flink's client waits for rows and for the submission without a way to be interrupted, so it does
-    that in a thread of its own. Ctrl-C is taken note of, and looked at between rows: raised wherever
-    this thread was it got lost (*seen*), probably in one of py4j's many finalizers, out of which
-    Python lets nothing be raised. Another thread tells the JobManager that somebody still waits:
-    when this process dies without a word, the job ends after ``SILENT_S`` seconds.
+    that in a thread of its own. Ctrl-C is taken note of, and looked at between rows: raised
+    wherever this thread was it got lost (*seen*), probably in one of py4j's many finalizers, out of
+    which Python lets nothing be raised. Another thread tells the JobManager that somebody still
+    waits: when this process dies without a word, the job ends after ``SILENT_S`` seconds.
 
     Args:
         cluster: where the job runs.
