@@ -134,6 +134,8 @@ def interact(session: Session) -> Exit:
     from ops.sql.prompt import Prompt, history_file  # noqa: PLC0415  (a terminal's alone)
 
     prompt = Prompt(session.shell.job_name, session.vocabulary, history_file(), session.masks)
+    # Read now: the first key that is pressed asks for them.
+    session.vocabulary()
     session.screen.note("Ready. \\? helps, \\q leaves.")
     while True:
         try:

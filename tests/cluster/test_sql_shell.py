@@ -37,6 +37,7 @@ class Sessions:
         kafka.produce(self.job.products, [product("p1", "mug"), product("p2", "bowl")])
         orders = [order(1, "p1"), order(2, "p9"), order(3, "p2"), (b"o4", b"no json")]
         kafka.produce(self.job.orders, orders)
+        kafka.produce(self.job.outputs["dead"], [(b"d1", b"dead"), (b"d2", None)])
 
     def command(self, *arguments: str) -> list[str]:
         return [*_COMMAND, "--config", str(self.job.config), *arguments]
@@ -89,6 +90,7 @@ def test_a_file_is_run_and_only_what_it_inserts_goes_on(sessions: Sessions, tmp_
         SELECT join_key, event, stream_offset FROM cups LIMIT 2;
         SELECT record_key, event, headers, problem FROM decided_events
         WHERE verdict = 'BAD_RECORD' LIMIT 1;
+        SELECT k, v FROM dead_topic /*+ OPTIONS('scan.bounded.mode' = 'latest-offset') */;
         SHOW VIEWS;
         EXPLAIN SELECT verdict, COUNT(*) FROM misses GROUP BY verdict;
         CREATE TEMPORARY TABLE nowhere (verdict STRING) WITH ('connector' = 'blackhole');
@@ -104,7 +106,9 @@ def test_a_file_is_run_and_only_what_it_inserts_goes_on(sessions: Sessions, tmp_
     assert {event["product_name"] for event in events} == {"mug", "bowl"}
     # Bytes as text.
     assert (lines[2]["record_key"], lines[2]["event"]) == ("o4", "no json")
-    views = [line["view name"] for line in lines[3:-2]]
+    # An output as a table, up to its end.
+    assert lines[3:5] == [{"k": "d1", "v": "dead"}, {"k": "d2", "v": None}]
+    views = [line["view name"] for line in lines[5:-2]]
     assert {"cups", "enriched", "misses", "hit_rate", "table_now"} <= set(views)
     assert "GroupAggregate" in lines[-2]["result"]
     assert "the job's grace and retries" in err
@@ -114,7 +118,7 @@ def test_a_file_is_run_and_only_what_it_inserts_goes_on(sessions: Sessions, tmp_
     inserted = lines[-1]["job"]
     assert sessions.jobs()[inserted]["name"] == lines[-1]["name"]
     states = sorted(job["state"] for job in sessions.jobs().values())
-    assert states == ["CANCELED", "CANCELED", "RUNNING"]
+    assert states == ["CANCELED", "CANCELED", "FINISHED", "RUNNING"]
     for job_id in sessions.jobs():
         checkpoints = ask(sessions.flink, "GET", f"/jobs/{job_id}/checkpoints")["counts"]
         if job_id != inserted:
@@ -159,6 +163,13 @@ def test_somebody_types_and_interrupts_a_query(sessions: Sessions) -> None:
         shell.type("SELECT *\rFROM nothing;\r")
         shell.expect("line:2: Flink refuses this statement.*'nothing'.*not found")
 
+        # What there is can be completed, columns of a table behind the cursor too.
+        shell.type("SELECT stream_off FROM misses LIMIT 0")
+        shell.type("\x1b[D" * len(" FROM misses LIMIT 0") + "\t")
+        shell.expect("stream_offset")
+        shell.type("\x03")
+        shell.expect(prompt)
+
         # A result that changes is a table.
         shell.type("SELECT verdict, COUNT(*) AS n FROM decided_events GROUP BY verdict;\r")
         shell.expect(r"HIT +2.*BAD_RECORD +1.*3 rows")
@@ -170,3 +181,5 @@ def test_somebody_types_and_interrupts_a_query(sessions: Sessions) -> None:
         shell.type("\\q\r")
         assert shell.wait() == Exit.DONE
     assert "10_hits.sql:6: no rows" in shell.seen
+    assert "Traceback" not in shell.seen
+    assert "exception" not in shell.seen
