@@ -23,7 +23,7 @@ from tests.support.terminal import Program
 
 _COMMAND = [sys.executable, "-c", "from ops.cli import main; main()", "sql"]
 _LIVING = {"RUNNING", "CREATED", "INITIALIZING", "RESTARTING", "FAILING"}
-_TIMEOUT_S = 150
+_TIMEOUT_S = 240
 
 
 class Sessions:
@@ -97,7 +97,7 @@ def test_a_file_is_run_and_only_what_it_inserts_goes_on(sessions: Sessions, tmp_
         INSERT INTO nowhere SELECT verdict FROM decided_events;
         """
     )
-    code, out, err = sessions.run("-f", str(file), "--json", "--timeout", "100")
+    code, out, err = sessions.run("-f", str(file), "--json", "--timeout", "200")
     assert code == Exit.DONE, err
     lines = [json.loads(line)["row"] for line in out.splitlines()]
     hits = sorted((line["join_key"], line["stream_offset"]) for line in lines[:2])

@@ -63,6 +63,7 @@ def test_the_settings_secrets_are_masked_however_they_are_written(text: str) -> 
 )
 def test_options_of_a_secret_name_are_masked(text: str, masked: str) -> None:
     assert mask_options(text) == masked
+    assert Masks([])(text) == masked
 
 
 def test_without_secrets_nothing_changes() -> None:

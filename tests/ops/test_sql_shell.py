@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
     return Rig(cluster)
 
 
+@pytest.fixture
+def pressing() -> Iterator[None]:
+    """Ctrl-C counts: tests that are started in the background ignore it, and so would a session."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 # --------------------------------------------------------------------------------- order
 
 
@@ -131,7 +140,7 @@ def test_a_query_whose_time_is_up_takes_its_job_along(rig: Rig) -> None:
     assert "time is up; job 00000000000000000000000000000001 is cancelled" in rig.err.getvalue()
 
 
-def test_ctrl_c_takes_the_job_along(rig: Rig) -> None:
+def test_ctrl_c_takes_the_job_along(rig: Rig, pressing: None) -> None:
     class Pressed(io.StringIO):
         """Where a row is written when somebody presses Ctrl-C."""
 
