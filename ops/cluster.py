@@ -158,9 +158,7 @@ class RemoteCluster:
             StackError: there is no `bin/flink`, or it took longer than `timeout_s` seconds.
         """
         verb, *rest = arguments
-        at = urlsplit(self._rest_url)
-        # Over the configuration's own address: the one that was asked for is the one that is meant.
-        address = [f"-Drest.address={at.hostname}", f"-Drest.port={at.port or _REST_PORT}"]
+        address = rest_options(self._rest_url)
         try:
             return subprocess.run(
                 [str(self._home / "bin" / "flink"), verb, *address, *rest],
@@ -181,6 +179,12 @@ class RemoteCluster:
                 f"`flink {verb}` was not done after {timeout_s:g} s.",
                 "Is a broker out of reach? It may have taken effect: look at `flink list`.",
             ) from error
+
+
+def rest_options(rest_url: str) -> list[str]:
+    """Options of `flink` for the address that was asked for, over the configuration's own."""
+    at = urlsplit(rest_url)
+    return [f"-Drest.address={at.hostname}", f"-Drest.port={at.port or _REST_PORT}"]
 
 
 def rest_url_of(conf: Mapping[str, Any]) -> str:

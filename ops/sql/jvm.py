@@ -18,9 +18,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from ops.cluster import Cluster
+from ops.cluster import Cluster, rest_options
 from ops.package import package
 from ops.paths import UDFS_ZIP, VENV_PYTHON
 from ops.stack.processes import tail
@@ -38,11 +37,10 @@ _PORT_BYTES = struct.Struct("!I")
 
 def command(cluster: Cluster, python_files: Sequence[Path] = ()) -> list[str]:
     """The command line that starts the client."""
-    at = urlsplit(cluster.rest_url)
     files = ",".join(str(path) for path in (UDFS_ZIP, *python_files))
     return [
         *(str(cluster.home / "bin" / "flink"), "run"),
-        *(f"-Drest.address={at.hostname}", f"-Drest.port={at.port}"),
+        *rest_options(cluster.rest_url),
         *("-pyexec", str(VENV_PYTHON), "-pyclientexec", sys.executable),
         *("-pyfs", files, "-c", _GATEWAY),
     ]
