@@ -48,7 +48,8 @@ class Rig:
         screen = Plain(self.out, self.err, as_json=as_json)
         return Shell(
             self.engine,
-            self.cluster,  # type: ignore[arg-type]  (as much of one as a session asks for)
+            # As much of one as a session asks for.
+            self.cluster,  # type: ignore[arg-type]
             _SETTINGS,
             "sql-abc123",
             screen,
