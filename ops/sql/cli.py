@@ -19,7 +19,8 @@ from ops.cluster import choose
 from ops.paths import ROOT
 from ops.sql.errors import Exit, ShellError, exit_code
 from ops.sql.opening import interact, opened
-from ops.sql.screen import Plain, Screen, Terminal
+from ops.sql.screen import Plain, Screen
+from ops.sql.terminal import Terminal
 from udfs.core.errors import TablegateError
 
 _SQL = ROOT / "sql"
