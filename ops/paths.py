@@ -17,6 +17,7 @@ FLINK_CONF = ROOT / "flink-conf"
 SQL = ROOT / "sql"
 
 CONNECTOR_JARS = BUILD / "jars" / "connector"
+GATEWAY_JARS = BUILD / "jars" / "gateway"
 BROKER_JARS = BUILD / "jars" / "broker"
 OPERATOR_JARS = BUILD / "jars" / "operator"
 FLINK_HOME = BUILD / "flink-home"

@@ -23,6 +23,7 @@ from ops.paths import (
     CONNECTOR_JARS,
     FLINK_CONF,
     FLINK_HOME,
+    GATEWAY_JARS,
     LOCK,
     MONITORING,
     OPERATOR_JARS,
@@ -36,7 +37,7 @@ from ops.paths import (
     VENV_PYTHON,
 )
 
-_JARS = (CONNECTOR_JARS, BROKER_JARS, OPERATOR_JARS)
+_JARS = (CONNECTOR_JARS, GATEWAY_JARS, BROKER_JARS, OPERATOR_JARS)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ The installed package stays as pip left it; `build/flink-home` links into it and
     bin/      copied: the scripts find their home from the place where they really are
     lib/      links to the wheel's jars, plus the Kafka connector and flink-python: loaded per job,
               from opt/, it breaks the second job in a TaskManager
-    opt/      a flink-python jar with nothing in it (see `_write_empty_jar`)
+    opt/      links to the SQL client and the SQL gateway, which the wheel lacks, and a flink-python
+              jar with nothing in it (see `_write_empty_jar`)
     plugins/  links to the wheel's
     conf/     written from flink-conf/local
 """
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from ops.paths import CONNECTOR_JARS, FLINK_CONF, FLINK_HOME, VENV_PYTHON
+from ops.paths import CONNECTOR_JARS, FLINK_CONF, FLINK_HOME, GATEWAY_JARS, VENV_PYTHON
 from udfs.core.errors import StackError
 
 SETUP_REMEDY = "Run `make setup`."
@@ -91,12 +92,14 @@ def assemble_home(
     *,
     wheel: Path | None = None,
     connector_jars: Path = CONNECTOR_JARS,
+    gateway_jars: Path = GATEWAY_JARS,
     conf: Path = FLINK_CONF / "local",
 ) -> None:
     """Make the Flink home, replacing the one that stands there.
 
     Raises:
-        StackError: the wheel or the connector is missing, or there is more than one of them.
+        StackError: the wheel, the connector or the gateway is missing, or there is more than one
+            of them.
     """
     wheel = wheel or wheel_home()
     fresh = home.with_name(f"{home.name}.{os.getpid()}.new")
@@ -112,6 +115,10 @@ def assemble_home(
     connector = _only(connector_jars, "flink-sql-connector-kafka-*.jar")
     for jar in (*sorted((wheel / "lib").glob("*.jar")), python_jar, connector):
         (fresh / "lib" / jar.name).symlink_to(jar)
+    # Of one version: the client starts the gateway inside itself.
+    gateway = _only(gateway_jars, "flink-sql-gateway-*.jar")
+    for jar in (*sorted((wheel / "opt").glob("flink-sql-client-*.jar")), gateway):
+        (fresh / "opt" / jar.name).symlink_to(jar)
     for plugin in sorted(path for path in (wheel / "plugins").iterdir() if path.is_dir()):
         (fresh / "plugins" / plugin.name).symlink_to(plugin)
     _write_empty_jar(fresh / "opt" / python_jar.name)

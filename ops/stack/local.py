@@ -1,4 +1,7 @@
-"""The local stack: one broker and one Flink cluster in one folder, started and stopped together."""
+"""The local stack: one broker and one Flink cluster in one folder, started and stopped together.
+
+Flink's SQL gateway runs beside them where it is asked for.
+"""
 
 import fcntl
 from collections.abc import Iterator, Mapping
@@ -9,6 +12,7 @@ from pathlib import Path
 from ops.paths import STACK
 from ops.stack.broker import Broker
 from ops.stack.flink import FlinkCluster
+from ops.stack.gateway import SqlGateway
 from udfs.core.errors import StackError
 
 
@@ -25,6 +29,8 @@ class Addresses:
     """Where Prometheus reads Flink's processes, `host:port` by name."""
     prometheus_targets: str = ""
     """The same as a file for Prometheus, kept up to date as processes come and go."""
+    sql_gateway: str = ""
+    """Address of Flink's SQL gateway, empty where none runs."""
 
     def as_dict(self) -> dict[str, object]:
         """For `--json`."""
@@ -48,6 +54,7 @@ class Stack:
             # A JobManager that died takes its jobs over at the next `up`.
             high_availability=True,
         )
+        self.gateway = SqlGateway(self.folder / "sql-gateway", self.flink)
         self._taskmanagers = taskmanagers
 
     @property
@@ -77,6 +84,21 @@ class Stack:
                 raise
             return True
 
+    def up_gateway(self) -> bool:
+        """Start Flink's SQL gateway beside a stack that is up.
+
+        Returns:
+            False if it was running already.
+
+        Raises:
+            StackError: it did not start.
+        """
+        with self._alone():
+            if self.gateway.running:
+                return False
+            self.gateway.start()
+            return True
+
     def down(self) -> bool:
         """Stop every process of this stack and no other. Topics, checkpoints and savepoints stay.
 
@@ -87,8 +109,12 @@ class Stack:
             return False
         with self._alone():
             was_running = (
-                self.broker.running or self.flink.running or bool(self.flink.taskmanagers())
+                self.broker.running
+                or self.flink.running
+                or bool(self.flink.taskmanagers())
+                or self.gateway.running
             )
+            self.gateway.stop()
             # Flink first: its jobs would log errors about a broker that went away.
             self.flink.stop()
             self.broker.stop()
@@ -119,6 +145,7 @@ class Stack:
             folder=str(self.folder),
             metrics=self.flink.metrics_addresses(),
             prometheus_targets=str(self.flink.targets_file),
+            sql_gateway=self.gateway.url if self.gateway.running else "",
         )
 
     @contextmanager

@@ -221,8 +221,20 @@ def test_the_flink_home_has_flink_python_in_lib_and_an_empty_one_in_opt(tmp_path
     connector.parent.mkdir()
     connector.touch()
     home = tmp_path / "home"
+    (wheel / "opt" / "flink-sql-client-9.jar").touch()
+    gateway = tmp_path / "gateway" / "flink-sql-gateway-9.jar"
+    gateway.parent.mkdir()
+    gateway.touch()
     for _ in range(2):
-        assemble_home(home, wheel=wheel, connector_jars=connector.parent)
+        assemble_home(
+            home, wheel=wheel, connector_jars=connector.parent, gateway_jars=gateway.parent
+        )
+    # `flink run` counts the jars of flink-python in here, the SQL client looks for its gateway.
+    assert {path.name for path in (home / "opt").iterdir()} == {
+        "flink-python-9.jar",
+        "flink-sql-client-9.jar",
+        "flink-sql-gateway-9.jar",
+    }
     assert (home / "lib" / "flink-python-9.jar").read_text() == "the real one"
     assert zipfile.ZipFile(home / "opt" / "flink-python-9.jar").namelist() == [
         "META-INF/MANIFEST.MF"
@@ -238,13 +250,18 @@ def test_the_flink_home_has_flink_python_in_lib_and_an_empty_one_in_opt(tmp_path
     config = yaml.safe_load((home / "conf" / "config.yaml").read_text())
     assert config["python.pythonpath"].endswith("site-packages")
     assert "--add-opens=java.base/java.lang=ALL-UNNAMED" in config["env.java.opts.all"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "jars", "wheel"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gateway", "home", "jars", "wheel"]
 
 
 def test_an_incomplete_set_up_says_what_to_do(tmp_path: Path) -> None:
     wheel = fake_wheel(tmp_path / "wheel", "flink-python-9.jar")
     with pytest.raises(StackError, match=r"flink-sql-connector-kafka.*make setup"):
         assemble_home(tmp_path / "home", wheel=wheel, connector_jars=tmp_path)
+    (tmp_path / "flink-sql-connector-kafka-9.jar").touch()
+    with pytest.raises(StackError, match=r"flink-sql-gateway.*make setup"):
+        assemble_home(
+            tmp_path / "home", wheel=wheel, connector_jars=tmp_path, gateway_jars=tmp_path
+        )
 
 
 # ------------------------------------------------------------------------------- settings
@@ -366,6 +383,12 @@ def test_the_connector_is_for_a_flink_line_that_this_flink_can_run() -> None:
     running = tuple(int(part) for part in flink_version().split(".")[:2])
     assert built_for[0] == running[0]
     assert built_for <= running
+
+
+def test_the_gateway_is_of_the_wheels_version() -> None:
+    version = re.search(r"<flink.version>(.*)<", POM.read_text())
+    assert version
+    assert version[1] == flink_version()
 
 
 def test_the_image_holds_what_the_set_up_reads() -> None:
