@@ -10,9 +10,9 @@ from pyflink.datastream import TimeDomain
 from pyflink.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from pyflink.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
-# The last three for other jobs: in thread mode the package stays in memory when its job is gone, and
+# The last four for other jobs: in thread mode the package stays in memory when its job is gone and
 # the folder that it came from does not. A later job could not import what this one never needed.
-from udfs import clock, code, hit_rate, retry, sql_functions  # noqa: F401
+from udfs import clock, code, ddl_gate, hit_rate, retry, sql_functions  # noqa: F401
 from udfs.brake import Brake
 from udfs.core.events import record_bytes
 from udfs.core.gate import OPENED_SHORT_MS

@@ -137,6 +137,16 @@ class TargetResolver:
         """Targets that had to wait for a transaction, below the log end that they had then."""
         return self._targets({p: (target.begin, target.end) for p, target in waiting.items()})
 
+    def first_readable(self, targets: Mapping[int, Target]) -> dict[int, int]:
+        """The offset of the first record that can be read, of each partition with a target.
+
+        Raises NoAnswerError.
+        """
+        heads = {p: goal + 1 for p, target in targets.items() if (goal := target.goal) is not None}
+        spans = {p: (targets[p].begin, end) for p, end in heads.items()}
+        deadline = time.monotonic() + _READ_TIMEOUT_S
+        return self._read_span(spans, deadline, only_first=True)
+
     def log_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """The log end (high watermark) of each partition now. Raises NoAnswerError."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
@@ -177,7 +187,10 @@ class TargetResolver:
             look_back *= _LOOK_BACK_GROWTH
         return last
 
-    def _read_span(self, spans: Mapping[int, tuple[int, int]], deadline: float) -> dict[int, int]:
+    def _read_span(
+        self, spans: Mapping[int, tuple[int, int]], deadline: float, *, only_first: bool = False
+    ) -> dict[int, int]:
+        """The last readable offset of each span, or the first; none where there is no record."""
         last: dict[int, int] = {}
         open_spans = {p: end for p, (_, end) in spans.items()}
         self._consumer.assign([TopicPartition(self._topic, p, s) for p, (s, _) in spans.items()])
@@ -203,7 +216,7 @@ class TargetResolver:
                     continue
                 if error is None and offset < end:
                     last[partition] = offset
-                if error is not None or offset >= end - 1:
+                if error is not None or offset >= end - 1 or only_first:
                     del open_spans[partition]
                     self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
         finally:

@@ -133,3 +133,15 @@ def test_unreachable_brokers_are_an_error_and_not_an_empty_table(
         pytest.raises(TargetError, match="did not say where"),
     ):
         one.resolve()
+
+
+def test_the_first_readable_record_stands_behind_what_was_aborted_or_deleted(kafka: Kafka) -> None:
+    topic = kafka.create_topic("products", 3)
+    aborted = [Message(b"p1", b"{}", partition=0)] * 20
+    kafka.produce(topic, aborted, transactional=True, abort=True)
+    kafka.produce(topic, [Message(b"p1", b"{}", partition=0)] * 3)
+    kafka.produce(topic, [Message(b"p1", b"{}", partition=1)] * 5)
+    kafka.delete_records(topic, {1: 2})
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    with TargetResolver(client, topic, "read_committed") as resolver:
+        assert resolver.first_readable(resolver.resolve()) == {0: 21, 1: 2}
