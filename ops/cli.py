@@ -22,6 +22,7 @@ from ops.paths import UDFS_ZIP, VENV
 from ops.plan.cli import register as register_plan
 from ops.retry.cli import register as register_retry
 from ops.sql.cli import register as register_sql
+from ops.sqlclient.cli import register as register_sqlclient
 from ops.stack.local import Addresses, Stack
 from ops.status.cli import register as register_status
 from ops.status.screen import ABSENT_AS_JSON
@@ -47,6 +48,8 @@ def _show(addresses: Addresses) -> None:
     table.add_row("TaskManagers", f"{addresses.taskmanagers}, slots {addresses.slots}")
     table.add_row("metrics", ", ".join(f"{n} {where}" for n, where in addresses.metrics.items()))
     table.add_row("for Prometheus", addresses.prometheus_targets)
+    if addresses.sql_gateway:
+        table.add_row("SQL gateway", addresses.sql_gateway)
     table.add_row("folder", addresses.folder)
     _out.print(table)
     _out.print('For `flink` and others in this shell: eval "$(tablegate env)"')
@@ -61,11 +64,16 @@ def up(
     slots: Annotated[
         int, typer.Option(min=1, help="Slots of each; one is best, they share a Python lock.")
     ] = 1,
+    sql_gateway: Annotated[
+        bool, typer.Option("--sql-gateway", help="Flink's SQL gateway too, for other SQL clients.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
 ) -> None:
     """Start Kafka and Flink on free ports in build/stack, or what of them is not running."""
     stack = Stack(taskmanagers=taskmanagers, slots=slots)
     started = stack.up()
+    if sql_gateway:
+        started = stack.up_gateway() or started
     addresses = stack.addresses()
     if as_json:
         typer.echo(json.dumps({**addresses.as_dict(), "started": started}))
@@ -194,6 +202,7 @@ register_plan(app)
 register_status(app, _show_stack)
 register_retry(app)
 register_sql(app)
+register_sqlclient(app)
 
 
 def main() -> None:

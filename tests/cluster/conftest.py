@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from ops.stack.flink import FlinkCluster
+from ops.stack.gateway import SqlGateway
 from tests.support.join_job import JoinJob
 from tests.support.kafka import Kafka
 from tests.support.letters import Letters
@@ -38,3 +39,10 @@ def new_job(kafka: Kafka, flink: FlinkCluster, tmp_path: Path) -> Iterator[NewJo
     yield make
     for job in made:
         job.cancel()
+
+
+@pytest.fixture(scope="session")
+def sql_gateway(flink: FlinkCluster, stack_folder: Path) -> Iterator[SqlGateway]:
+    """Flink's SQL gateway for the session's cluster."""
+    with SqlGateway(stack_folder / "sql-gateway", flink) as running:
+        yield running
