@@ -147,14 +147,19 @@ class DdlGate(_InTaskManager):
 
 
 class EventMoment(_InTaskManager):
-    """``event_moment(o)``: the time of the call, BIGINT, in epoch milliseconds; never goes back."""
+    """``event_moment(o)``: the time of the call, BIGINT, in epoch milliseconds, each its own.
+
+    Of two events in one millisecond the later would stand at a watermark that has passed, and wait
+    in the join for the next event. So many events run ahead of the clock; their moments are only
+    an order.
+    """
 
     def open(self, function_context: FunctionContext) -> None:
         super().open(function_context)
         self._last = 0
 
     def eval(self, offset: int) -> int:
-        self._last = max(self._last, time.time_ns() // 1_000_000)
+        self._last = max(self._last + 1, time.time_ns() // 1_000_000)
         return self._last
 
 

@@ -23,8 +23,7 @@ SET 'execution.checkpointing.mode' = 'AT_LEAST_ONCE';
 SET 'table.exec.source.idle-timeout' = '0';
 SET 'table.exec.state.ttl' = '0';
 
--- How long records wait until a batch is handed to Python, in ms, and watermarks until they follow.
-SET 'python.fn-execution.bundle.time' = '100';
+-- How soon a watermark follows the record that moved it.
 SET 'pipeline.auto-watermark-interval' = '50 ms';
 
 -- What the gate has to know (brokers, topic, login) is in this module, and not in an argument: that

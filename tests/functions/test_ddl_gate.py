@@ -198,15 +198,16 @@ def test_the_rules_do_not_print_what_the_clients_log_in_with() -> None:
     assert "s3cret" not in repr(RULES)
 
 
-def test_the_moment_is_the_time_and_never_goes_back(clock: _Clock) -> None:
+def test_each_moment_is_the_time_and_later_than_the_one_before(clock: _Clock) -> None:
     moment = EventMoment()
     moment.open(_Context())
     clock.s = 5.0
     assert moment.eval(0) == 5_000
+    assert moment.eval(1) == 5_001
     clock.s = 4.0
-    assert moment.eval(1) == 5_000
+    assert moment.eval(2) == 5_002
     clock.s = 6.0
-    assert moment.eval(2) == 6_000
+    assert moment.eval(3) == 6_000
 
 
 class _JobManager:
