@@ -179,6 +179,9 @@ class LiveTable:
         rows = [Change("+I", row) for row in islice(self._table, room)]
         lines = _laid_out(self._columns, rows, self._console.width)
         more = len(self._table) - len(rows)
-        count = f"{len(self._table):,} rows" + (f", {more:,} of them not shown" if more else "")
+        ending = "" if len(self._table) == 1 else "s"
+        count = f"{len(self._table):,} row{ending}" + (
+            f", {more:,} of them not shown" if more else ""
+        )
         self._live.update(Text("\n".join((*lines, count)), no_wrap=True), refresh=True)
         self._drawn, self._stale = time.monotonic(), False
