@@ -8,7 +8,6 @@ each query still means the views that there were where it stands.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -169,18 +168,14 @@ class Engine:
     # ------------------------------------------------------------------ what there is
 
     def columns(self) -> dict[str, list[str]]:
-        """Columns of each table and view, for completion; without those that cannot be read now."""
+        """Columns of each table and view, for completion."""
         if self._columns is None:
-            self._columns = dict(self._readable())
+            self._columns = {
+                name: list(self._t.from_path(f"`{name}`").get_resolved_schema().get_column_names())
+                for name in self._t.list_tables()
+                if not name.startswith(_UNNAMED)
+            }
         return self._columns
-
-    def _readable(self) -> Iterator[tuple[str, list[str]]]:
-        for name in self._t.list_tables():
-            if not name.startswith(_UNNAMED):
-                # A view over a table that was dropped is still listed.
-                with contextlib.suppress(*_FROM_FLINK):
-                    schema = self._t.from_path(f"`{name}`").get_resolved_schema()
-                    yield name, list(schema.get_column_names())
 
     # ------------------------------------------------------------------ inside
 

@@ -158,14 +158,6 @@ def test_completion_knows_columns_and_no_view_of_flinks_own(engine: Engine) -> N
     assert "stream_topic" in columns
     assert not any("Unnamed" in name for name in columns)
     assert "Unnamed" not in _told(engine, "SHOW VIEWS;")
-    # A view whose table is gone is left out, and the others stay.
-    _ready(
-        engine,
-        """
-        CREATE TEMPORARY TABLE gone (a INT) WITH ('connector' = 'datagen');
-        CREATE TEMPORARY VIEW over_it AS SELECT a FROM gone;
-        DROP TEMPORARY TABLE gone;
-        """,
-    )
-    assert "over_it" not in engine.columns()
-    assert "misses" in engine.columns()
+    # What cannot be read takes nothing else with it.
+    _ready(engine, "CREATE TEMPORARY TABLE broken (a INT) WITH ('connector' = 'none');")
+    assert engine.columns().keys() >= columns.keys()
