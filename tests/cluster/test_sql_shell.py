@@ -135,7 +135,7 @@ def test_a_file_is_run_and_only_what_it_inserts_goes_on(sessions: Sessions, tmp_
     flink_run.cancel(sessions.flink, inserted)
 
 
-# Beside tests/topology/test_sql_engine.py and tests/ops/test_sql_shell.py it only adds the exit code.
+# Beside tests/topology/test_sql_engine.py and tests/ops/test_sql_shell.py it adds the exit code.
 @pytest.mark.full
 def test_of_a_file_with_an_error_nothing_is_run(sessions: Sessions, tmp_path: Path) -> None:
     before = sessions.jobs().keys()
