@@ -9,6 +9,8 @@ with another copy of the table, for each query that needs other columns.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -42,6 +44,10 @@ DEFINED = ("settings", "tables", "logs", "join", "views")
 """The folders whose statements start nothing, in the order in which they are read."""
 
 _NUMBER = re.compile(r"\[\d+\]")
+_COUNT = re.compile(r"^\[\d+\]:")
+_KEEPS_STATE = re.compile(
+    r"Aggregate|Join|Rank|Deduplicate|Over|Normalize|Materialize|Match|Sort|Limit"
+)
 
 
 class Defined(NamedTuple):
@@ -239,20 +245,35 @@ def _write(
 def _name(sink: Any, taken: set[str]) -> None:
     """Uids for the operators of a query that somebody wrote; ``taken`` are those given before.
 
-    Made of the table written to, the place in the walk and what the operator does: a query whose
-    plan stays the same keeps its state, and one whose plan changes is refused by Flink rather than
-    given the state of another operator.
+    Made of the table written to, and for an operator with state of what it does: a query keeps the
+    state of what it still does, and is refused by Flink where it does something else, rather than
+    given state that means something else. (Flink itself only compares types: it takes a count for a
+    maximum.) Other operators are told apart by their place.
     """
     table = _NUMBER.split(sink.getName())[0]
     for number, one in enumerate(_unnamed(sink, set())):
         kind = _NUMBER.split(one.getName())[0]
         uid = f"query-{table}-{number}-{kind}"
-        if kind == "DataStreamToTable":
+        if _KEEPS_STATE.search(kind):
+            uid = _distinct(f"query-{table}-{kind}-{_digest(one.getDescription())}", taken)
+        elif kind == "DataStreamToTable":
             # Shared by the queries that read it, of which each could be the first.
             shared = f"query-reads-{one.getInputs()[0].getUid()}"
             uid = uid if shared in taken else shared
         taken.add(uid)
         one.setUid(uid)
+
+
+def _digest(description: str) -> str:
+    # The planner counts nodes through the session, in brackets before what they do.
+    does = _COUNT.sub("", description)
+    return hashlib.sha256(does.encode()).hexdigest()[:8]
+
+
+def _distinct(uid: str, taken: set[str]) -> str:
+    """Two operators of a query may do the same, one behind the other."""
+    again = (f"{uid}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([uid], again) if one not in taken)
 
 
 def _unnamed(transformation: Any, seen: set[int]) -> Iterator[Any]:

@@ -156,10 +156,9 @@ def test_a_second_job_with_another_query_runs_beside_the_first(
 # What Flink does with a query's state: tests/topology/test_sql_edits.py has more edits, by the
 # graph alone. Two misses are in the savepoint, a deletion comes after it.
 _EDITS = {
-    "as it was": (_COUNT, 3),
     # The counts go on: what the old condition has counted stays in.
     "another WHERE": (f"{_SELECT} WHERE verdict = 'DELETED' GROUP BY join_key", 3),
-    # Of the same place and kind, with state that is written otherwise.
+    # Its state would be of the same types.
     "another aggregate": (
         "SELECT join_key, MAX(stream_offset) FROM misses GROUP BY join_key",
         None,
