@@ -247,7 +247,8 @@ def _name(sink: Any, taken: set[str]) -> None:
 
     Made of the table written to, and for an operator with state of what it does: a query keeps the
     state of what it still does, and is refused by Flink where it does something else, rather than
-    given state that means something else. (Flink itself did not refuse a count for a maximum.) Other operators are told apart by their place.
+    given state that means something else. (By itself Flink did not refuse a count for a maximum.)
+    Other operators are told apart by their place.
     """
     table = _NUMBER.split(sink.getName())[0]
     for number, one in enumerate(_unnamed(sink, set())):
