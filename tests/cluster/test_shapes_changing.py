@@ -102,9 +102,8 @@ def test_a_table_that_is_written_all_the_time_opens_with_what_it_had_at_the_star
         assert versions[-1] == writer.version, key
 
 
-@pytest.mark.parametrize(
-    ("subtasks", "partitions"), [(2, 1), pytest.param(1, 5, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("subtasks", "partitions"), [(2, 1), (1, 5)])
 def test_subtasks_and_partitions_need_not_be_as_many(
     kafka: Kafka, new_job: NewJob, subtasks: int, partitions: int
 ) -> None:

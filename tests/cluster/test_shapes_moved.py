@@ -44,10 +44,12 @@ def _wait_refused(job: JoinJob, *words: str) -> None:
     )
 
 
+# test_state_identity.py has the like of it for every day.
+@pytest.mark.full
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param(3, id="shorter", marks=pytest.mark.full),
+        pytest.param(3, id="shorter"),
         pytest.param(2_000, id="longer than before"),
     ],
 )

@@ -72,12 +72,12 @@ def own_flink(stack_folder: Path) -> Iterator[FlinkCluster]:
     ("kind", "consistency", "on_miss"),
     [
         ("open", "startup", "route"),
-        ("short", "startup", "route"),
-        ("stale", "startup", "route"),
+        pytest.param("short", "startup", "route", marks=pytest.mark.full),
+        pytest.param("stale", "startup", "route", marks=pytest.mark.full),
         ("restart", "startup", "route"),
         # Neither opens short, nor decides anything while the table stands still.
-        ("open", "continuous", "route"),
-        ("restart", "continuous", "route"),
+        pytest.param("open", "continuous", "route", marks=pytest.mark.full),
+        pytest.param("restart", "continuous", "route", marks=pytest.mark.full),
         ("open", "startup", "emit_null"),
     ],
 )

@@ -163,6 +163,7 @@ def test_the_same_query_without_the_gate_answers_wrongly(orders: Orders) -> None
     assert _counts(orders.session().take(QUERY, len(asked))) == {"HIT": len(asked)}
 
 
+@pytest.mark.full
 def test_events_wait_for_an_open_transaction_and_see_later_rows(orders: Orders) -> None:
     orders.rows(10)
     orders.events("p1", "late")
@@ -258,6 +259,7 @@ def test_a_table_that_is_not_read_from_its_beginning_is_refused(orders: Orders) 
     assert f"{orders.products}[0]@4, but the topic can be read from offset 0 on" in told
 
 
+@pytest.mark.full
 def test_a_query_that_goes_on_from_a_savepoint_is_refused(orders: Orders) -> None:
     orders.rows(10)
     orders.events("p1")

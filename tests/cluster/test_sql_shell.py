@@ -148,6 +148,7 @@ def test_of_a_file_with_an_error_nothing_is_run(sessions: Sessions, tmp_path: Pa
     assert sessions.jobs().keys() == before
 
 
+@pytest.mark.full
 def test_somebody_types_and_interrupts_a_query(sessions: Sessions) -> None:
     with Program(sessions.command(), sessions.environment, str(ROOT)) as shell:
         prompt = f"{sessions.job.orders}>"
