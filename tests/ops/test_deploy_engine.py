@@ -22,6 +22,7 @@ from ops.deploy.journal import Journal, Version
 from ops.status.model import Status, judge
 from tests.ops.test_deploy_actions import CONFIG
 from tests.ops.test_status_model import RUNNING
+from udfs.core.errors import StackError
 
 
 class Refusing(RemoteCluster):
@@ -128,6 +129,17 @@ def test_a_cancel_gives_up_after_a_while_and_says_so(
     _JobManager.answers = [(503, {"errors": ["leader election"]})]
     with pytest.raises(UnreachableError):
         _engine(jobmanager, Journal("orders", tmp_path)).cancel("a" * 32)
+
+
+def test_a_job_that_ends_by_itself_while_it_is_cancelled_has_ended(
+    jobmanager: RemoteCluster,
+) -> None:
+    ended = (409, {"errors": ["already reached another terminal state (FINISHED)"]})
+    _JobManager.answers = [(200, {"state": "RUNNING"}), ended, (200, {"state": "FINISHED"})]
+    flink_run.cancel(jobmanager, "a" * 32)
+    _JobManager.answers = [(200, {"state": "RUNNING"}), ended, (200, {"state": "RUNNING"})]
+    with pytest.raises(StackError, match="409"):
+        flink_run.cancel(jobmanager, "a" * 32)
 
 
 def test_a_vertex_of_which_one_subtask_runs_is_not_running_yet(jobmanager: RemoteCluster) -> None:
