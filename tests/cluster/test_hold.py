@@ -21,6 +21,7 @@ _CREEP = 1_000
 _LONG_BACKLOG, _UNPAUSED = 200_000, 100_000
 
 
+@pytest.mark.full
 def test_a_table_that_a_transaction_keeps_short_does_not_let_the_backlog_into_the_state(
     kafka: Kafka, new_job: NewJob
 ) -> None:
