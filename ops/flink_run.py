@@ -23,6 +23,7 @@ AUDIT_SQL = ROOT / "jobs" / "audit_sql.py"
 
 _JOB_ID = re.compile(r"JobID ([0-9a-f]{32})")
 _POLL_S = 0.1
+_REFRESHED_S = 10.0
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
 # Of what a failed `flink run` prints, the last lines name the cause once Java's frames are left
 # out, and with them the trace that says no more than that Python exited.
@@ -379,9 +380,13 @@ def cancel(cluster: Cluster, job_id: str, *, deadline_s: float = 60) -> None:
         ask(cluster, "PATCH", f"/jobs/{job_id}?mode=cancel")
         wait_state(cluster, job_id, "CANCELED", deadline_s=deadline_s)
     except StackError:
-        # A query with an end may come to it between two questions; then it is not there to cancel.
-        if job_state(cluster, job_id) not in _ENDED:
-            raise
+        # A query with an end may come to it between two questions; then there is nothing to cancel,
+        # and what REST says of the job follows some seconds later (web.refresh-interval).
+        end = time.monotonic() + _REFRESHED_S
+        while job_state(cluster, job_id) not in _ENDED:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_POLL_S)
 
 
 def jobs(cluster: Cluster) -> list[dict[str, Any]]:

@@ -132,12 +132,15 @@ def test_a_cancel_gives_up_after_a_while_and_says_so(
 
 
 def test_a_job_that_ends_by_itself_while_it_is_cancelled_has_ended(
-    jobmanager: RemoteCluster,
+    jobmanager: RemoteCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    running, finished = (200, {"state": "RUNNING"}), (200, {"state": "FINISHED"})
     ended = (409, {"errors": ["already reached another terminal state (FINISHED)"]})
-    _JobManager.answers = [(200, {"state": "RUNNING"}), ended, (200, {"state": "FINISHED"})]
+    # What REST says of a job is some seconds old.
+    _JobManager.answers = [running, ended, running, finished]
     flink_run.cancel(jobmanager, "a" * 32)
-    _JobManager.answers = [(200, {"state": "RUNNING"}), ended, (200, {"state": "RUNNING"})]
+    monkeypatch.setattr("ops.flink_run._REFRESHED_S", 0.0)
+    _JobManager.answers = [running, ended, running]
     with pytest.raises(StackError, match="409"):
         flink_run.cancel(jobmanager, "a" * 32)
 
