@@ -78,7 +78,7 @@ def own_flink(stack_folder: Path) -> Iterator[FlinkCluster]:
         # Neither opens short, nor decides anything while the table stands still.
         pytest.param("open", "continuous", "route", marks=pytest.mark.full),
         pytest.param("restart", "continuous", "route", marks=pytest.mark.full),
-        ("open", "startup", "emit_null"),
+        pytest.param("open", "startup", "emit_null", marks=pytest.mark.full),
     ],
 )
 def test_each_case_ends_as_it_says(

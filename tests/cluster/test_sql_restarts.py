@@ -39,10 +39,8 @@ _COUNT = f"{_SELECT} GROUP BY join_key"
 _REFUSAL = "Cannot map checkpoint/savepoint state for operator"
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [Moment.HELD, pytest.param(Moment.STEADY, marks=pytest.mark.full)],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("moment", [Moment.HELD, Moment.STEADY])
 def test_after_a_kill_every_event_has_the_answer_of_a_run_without_one(
     moment: Moment, new_job: NewJob
 ) -> None:

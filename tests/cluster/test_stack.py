@@ -158,6 +158,8 @@ def test_a_job_survives_a_killed_taskmanager_and_a_stop_with_savepoint(
     assert flink_run.job_state(flink, again) == "CANCELED"
 
 
+# test_restarts.py kills one every day, with our job on it.
+@pytest.mark.full
 def test_a_job_survives_a_killed_jobmanager(flink: FlinkCluster, smoke_files: Path) -> None:
     job_id = submit_smoke(flink, smoke_files)
     flink_run.wait_running(flink, job_id)
