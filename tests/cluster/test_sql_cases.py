@@ -74,7 +74,8 @@ def own_flink(stack_folder: Path) -> Iterator[FlinkCluster]:
         ("open", "startup", "route"),
         pytest.param("short", "startup", "route", marks=pytest.mark.full),
         pytest.param("stale", "startup", "route", marks=pytest.mark.full),
-        ("restart", "startup", "route"),
+        # A start from a savepoint is in test_sql_restarts.py every day.
+        pytest.param("restart", "startup", "route", marks=pytest.mark.full),
         # Neither opens short, nor decides anything while the table stands still.
         pytest.param("open", "continuous", "route", marks=pytest.mark.full),
         pytest.param("restart", "continuous", "route", marks=pytest.mark.full),

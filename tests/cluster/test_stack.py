@@ -179,6 +179,7 @@ def test_a_job_survives_a_killed_jobmanager(flink: FlinkCluster, smoke_files: Pa
     flink_run.cancel(flink, job_id)
 
 
+@pytest.mark.full
 def test_the_parallelism_of_a_running_job_changes_in_place(
     flink: FlinkCluster, smoke_files: Path
 ) -> None:
