@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bench import page
+
 _HEAD = (
     "load",
     "of capacity",
@@ -48,39 +50,31 @@ def markdown(told: Mapping[str, Any]) -> str:
         "run itself: a ratio near 1 says that the form of the formula holds, and that what is left "
         "of the first ratio is a capacity other than the measured one."
     )
-    table = "\n".join(_table(told["runs"]))
+    table = page.table(_HEAD, _rows(told["runs"]))
     parts = ["# Catch-up after a hold", run, capacity, table, meaning]
     if told["wrong"]:
         parts.append("**Spoilt:** " + "; ".join(told["wrong"]) + ".")
     return "\n\n".join(parts) + "\n"
 
 
-def _table(runs: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    yield _row(_HEAD)
-    yield "|" + "---|" * len(_HEAD)
+def _rows(runs: Iterable[Mapping[str, Any]]) -> Iterable[Sequence[str]]:
     for run in runs:
-        yield _row(
-            (
-                f"{run['load']:.0%}",
-                f"{run['written_rate'] / run['load']:,.0f}",
-                f"{run['written_rate']:,.0f}",
-                f"{run['hold_s']:.1f}",
-                f"{run['waiting']:,}",
-                f"{run['held']:,}",
-                f"{run['release_rate']:,.0f}",
-                f"{run['topic_rate']:,.0f}",
-                _number(run["catch_up_s"], 1),
-                f"{run['simple_s']:.1f}",
-                _number(run["ratio"], 2),
-                _number(run["corrected_s"], 1),
-                _number(run["corrected_ratio"], 2),
-                f"{run['writer_cores']:.2f}",
-            )
+        yield (
+            f"{run['load']:.0%}",
+            f"{run['written_rate'] / run['load']:,.0f}",
+            f"{run['written_rate']:,.0f}",
+            f"{run['hold_s']:.1f}",
+            f"{run['waiting']:,}",
+            f"{run['held']:,}",
+            f"{run['release_rate']:,.0f}",
+            f"{run['topic_rate']:,.0f}",
+            _number(run["catch_up_s"], 1),
+            f"{run['simple_s']:.1f}",
+            _number(run["ratio"], 2),
+            _number(run["corrected_s"], 1),
+            _number(run["corrected_ratio"], 2),
+            f"{run['writer_cores']:.2f}",
         )
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bench import page
+
 ALLOWANCE_MS = 500
 """What an event may take beside two ticks: up to 100 ms until the gate's Python has its batch
 (``python.fn-execution.bundle.time``), 50 ms until the watermark follows
@@ -100,31 +102,23 @@ def markdown(told: Mapping[str, Any]) -> str:
         "comes, start and load not counted; the backlog is worked off behind a gate that is open."
     )
     parts = ["# Latency of the SQL variant, and what the interval costs", run]
-    parts += ["\n".join(_table(told["runs"])), meaning]
+    parts += [page.table(_HEAD, _rows(told["runs"])), meaning]
     if told["wrong"]:
         parts.append("**Not kept:** " + "; ".join(told["wrong"]) + ".")
     return "\n\n".join(parts) + "\n"
 
 
-def _table(runs: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    yield _row(_HEAD)
-    yield "|" + "---|" * len(_HEAD)
+def _rows(runs: Iterable[Mapping[str, Any]]) -> Iterable[Sequence[str]]:
     for run in runs:
-        yield _row(
-            (
-                f"{run['tick_ms']:,}",
-                f"{run['events']:,}",
-                f"{run['p50_ms']:,.0f}",
-                f"{run['p99_ms']:,.0f}",
-                f"{run['max_ms']:,.0f}",
-                f"{run['bound_ms']:,}",
-                f"{run['idle_cpu_s']:.1f}",
-                f"{run['idle_worker_cpu_s']:.1f}",
-                f"{run['drained_rate']:,.0f}",
-                f"{run['load_average']:.1f}",
-            )
+        yield (
+            f"{run['tick_ms']:,}",
+            f"{run['events']:,}",
+            f"{run['p50_ms']:,.0f}",
+            f"{run['p99_ms']:,.0f}",
+            f"{run['max_ms']:,.0f}",
+            f"{run['bound_ms']:,}",
+            f"{run['idle_cpu_s']:.1f}",
+            f"{run['idle_worker_cpu_s']:.1f}",
+            f"{run['drained_rate']:,.0f}",
+            f"{run['load_average']:.1f}",
         )
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

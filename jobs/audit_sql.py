@@ -10,46 +10,31 @@ be audited, whether it is ``jobs/enrich.py`` or ``jobs/enrich_sql.py`` that writ
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jobs.entry import refusals, settings_parser
 from jobs.settings import load
 from jobs.sql.audits import audit
-from udfs.core.errors import TablegateError
-
-_EXIT_REFUSED = 2
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run them and print a line for each. Exits with 2 and one clear message when refused."""
     arguments = _parser().parse_args(argv)
-    try:
+    with refusals("run"):
         settings = load(arguments.config, arguments.set)
         name = arguments.name or f"audit of {settings.job.name}"
         found = audit(settings, arguments.sql, name, only=arguments.only, first=arguments.first)
-    except TablegateError as error:
-        # `flink run` prints a Java stack trace behind this, which says nothing more.
-        print(f"tablegate: refused, nothing was run.\n{error}", file=sys.stderr, flush=True)
-        sys.exit(_EXIT_REFUSED)
     for finding in found:
         print(finding.line(), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="audit_sql.py", description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", type=Path, required=True, help="settings file (TOML)")
+    parser = settings_parser("audit_sql.py", __doc__, "stream.topic=orders")
     parser.add_argument("--sql", type=Path, default=Path("sql"), help="folder of the SQL files")
     parser.add_argument("--name", default="", help="the job's name in Flink")
     parser.add_argument("--only", action="append", default=[], help="this audit; repeatable")
     parser.add_argument("--first", type=int, default=5, help="rows of each to tell")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override one setting, e.g. --set stream.topic=orders; may be given several times",
-    )
     return parser
 
 

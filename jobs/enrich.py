@@ -12,30 +12,19 @@ topics are as they say.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from jobs.assembly import build
-from jobs.clients import librdkafka_config
-from jobs.preflight import inspect
-from jobs.settings import Settings, load, load_merge
-from udfs.core.errors import TablegateError
-from udfs.targets import TargetResolver
-
-_EXIT_REFUSED = 2
+from jobs.entry import inspected, refusals, settings_parser
+from jobs.settings import Settings, load
 
 
 def main(argv: Sequence[str] | None = None, *, gated: bool = True) -> None:
     """Check, draw the graph, submit. Exits with code 2 and one clear message when refused."""
     arguments = _parser().parse_args(argv)
-    try:
+    with refusals():
         settings = load(arguments.config, arguments.set)
         submit(settings, gated=gated, table_only=arguments.table_only)
-    except TablegateError as error:
-        # `flink run` prints a Java stack trace behind this, which says nothing more.
-        print(f"tablegate: refused, nothing was submitted.\n{error}", file=sys.stderr, flush=True)
-        sys.exit(_EXIT_REFUSED)
 
 
 def submit(settings: Settings, *, gated: bool = True, table_only: bool = False) -> None:
@@ -45,31 +34,13 @@ def submit(settings: Settings, *, gated: bool = True, table_only: bool = False) 
 
     Raises TablegateError when the settings or the brokers forbid it.
     """
-    if settings.job.merge:
-        load_merge(settings.job.merge)
-    facts = inspect(settings)
-    print(settings.describe(), flush=True)
-    for warning in facts.warnings:
-        print(f"tablegate: warning: {warning}", file=sys.stderr, flush=True)
-    table = settings.table
-    with TargetResolver(
-        librdkafka_config(settings), table.topic, table.isolation_level
-    ) as resolver:
-        targets = resolver.resolve()
+    facts, targets = inspected(settings)
     env = build(settings, facts, targets, gated=gated, table_only=table_only)
     env.execute(settings.job.name)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="enrich.py", description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", type=Path, required=True, help="settings file (TOML)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override one setting, e.g. --set job.parallelism=2; may be given several times",
-    )
+    parser = settings_parser("enrich.py", __doc__)
     parser.add_argument(
         "--table-only",
         action="store_true",

@@ -11,30 +11,20 @@ is submitted unless every statement of every file holds.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.clients import librdkafka_config
-from jobs.preflight import inspect
-from jobs.settings import Settings, load, load_merge
+from jobs.entry import inspected, refusals, settings_parser
+from jobs.settings import Settings, load
 from jobs.sql.assembly import build
 from jobs.sql.refusals import refuse
-from udfs.core.errors import TablegateError
-from udfs.targets import TargetResolver
-
-_EXIT_REFUSED = 2
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Check, draw the graph, submit. Exits with code 2 and one clear message when refused."""
     arguments = _parser().parse_args(argv)
-    try:
+    with refusals():
         submit(load(arguments.config, arguments.set), arguments.sql)
-    except TablegateError as error:
-        # `flink run` prints a Java stack trace behind this, which says nothing more.
-        print(f"tablegate: refused, nothing was submitted.\n{error}", file=sys.stderr, flush=True)
-        sys.exit(_EXIT_REFUSED)
 
 
 def submit(settings: Settings, root: Path) -> None:
@@ -43,31 +33,13 @@ def submit(settings: Settings, root: Path) -> None:
     Raises TablegateError when the settings, the brokers or a statement forbid it.
     """
     refuse(settings)
-    if settings.job.merge:
-        load_merge(settings.job.merge)
-    facts = inspect(settings)
-    print(settings.describe(), flush=True)
-    for warning in facts.warnings:
-        print(f"tablegate: warning: {warning}", file=sys.stderr, flush=True)
-    table = settings.table
-    with TargetResolver(
-        librdkafka_config(settings), table.topic, table.isolation_level
-    ) as resolver:
-        targets = resolver.resolve()
+    facts, targets = inspected(settings)
     build(settings, facts, targets, root).execute(settings.job.name)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="enrich_sql.py", description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", type=Path, required=True, help="settings file (TOML)")
+    parser = settings_parser("enrich_sql.py", __doc__)
     parser.add_argument("--sql", type=Path, default=Path("sql"), help="folder of the SQL files")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override one setting, e.g. --set job.parallelism=2; may be given several times",
-    )
     return parser
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from udfs.core.events import number_in
 from udfs.core.model import Header, Verdict, source_of
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -83,8 +84,8 @@ def read_letter(
     """The letter at ``place``. Anyone can write to a topic, so its headers may say anything."""
     found = dict(headers or ())
     source = Place.read(_text(found, Header.SOURCE))
-    first_seen_ms = _number(found, Header.FIRST_SEEN, _TIME_DIGITS)
-    attempts = _number(found, Header.ATTEMPT, _ATTEMPT_DIGITS)
+    first_seen_ms = number_in(found, Header.FIRST_SEEN, _TIME_DIGITS)
+    attempts = number_in(found, Header.ATTEMPT, _ATTEMPT_DIGITS)
     verdict, replayed_from = _text(found, Header.VERDICT), _text(found, Header.REPLAYED)
     origin_is_known = source is not None and first_seen_ms is not None
     if origin_is_known and attempts is not None and verdict in _VERDICTS:
@@ -132,7 +133,7 @@ def sent_again(
     stands as an event again it gets its own back; a retry record has the time of its writing, since
     retention goes by that, and its own in a header.
     """
-    own_ms = _number(dict(headers), Header.TIMESTAMP, _TIME_DIGITS)
+    own_ms = number_in(dict(headers), Header.TIMESTAMP, _TIME_DIGITS)
     if not as_event and own_ms is not None:
         return list(headers), 0
     kept = [(name, value) for name, value in headers if name != Header.TIMESTAMP]
@@ -159,8 +160,3 @@ def _printable(text: str) -> Iterable[str]:
 
 def _text(found: dict[str, bytes | None], name: str) -> str:
     return (found.get(name) or b"").decode(errors="backslashreplace")
-
-
-def _number(found: dict[str, bytes | None], name: str, digits: int) -> int | None:
-    text = found.get(name) or b""
-    return int(text) if text.isdigit() and len(text) <= digits else None

@@ -13,7 +13,8 @@ Headers = dict[str, bytes]
 
 _ATTEMPT_DIGITS = 9
 _ERROR_LENGTH = 500
-_TIME_DIGITS = 18
+TIME_DIGITS = 18
+"""Of a time in a header, epoch milliseconds: what is longer fits no long."""
 # Milliseconds until the year 5138.
 _SEEN_DIGITS = 14
 _OURS = frozenset(
@@ -69,15 +70,13 @@ def set_aside_headers(
     headers = dict(own) if own else {}
     # Anyone can write a header, and what is written here has to be readable as ours.
     attempt = min(attempts_before(headers) + 1, 10**_ATTEMPT_DIGITS - 1)
-    first_seen = headers.get(Header.FIRST_SEEN, b"")
-    if not first_seen.isdigit() or len(first_seen) > _SEEN_DIGITS:
-        first_seen = str(now_ms).encode()
     headers.pop(Header.ERROR, None)
     headers.pop(Header.DUE, None)
     headers[Header.VERDICT] = verdict.encode()
     headers[Header.SOURCE] = source.encode()
     headers[Header.ATTEMPT] = str(attempt).encode()
-    headers[Header.FIRST_SEEN] = first_seen
+    if number_in(headers, Header.FIRST_SEEN, _SEEN_DIGITS) is None:
+        headers[Header.FIRST_SEEN] = str(now_ms).encode()
     headers.pop(Header.TIMESTAMP, None)
     if timestamp_ms >= 0:
         headers[Header.TIMESTAMP] = str(timestamp_ms).encode()
@@ -95,10 +94,8 @@ def own_timestamp_ms(headers: Mapping[str, bytes] | None, written_ms: int) -> in
     That of its writing, ``written_ms``, when its headers do not say: those of versions before this
     header were written with their own.
     """
-    text = (headers or {}).get(Header.TIMESTAMP)
-    if text is None or not text.isdigit() or len(text) > _TIME_DIGITS:
-        return written_ms
-    return int(text)
+    own_ms = number_in(headers, Header.TIMESTAMP, TIME_DIGITS)
+    return written_ms if own_ms is None else own_ms
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
@@ -122,8 +119,13 @@ def without_ours(headers: Headers | None) -> Headers | None:
 
 def attempts_before(headers: Mapping[str, bytes]) -> int:
     """How often a record has been set aside before, by its headers."""
-    text = headers.get(Header.ATTEMPT)
-    # Anyone can write a header; what cannot be a count of ours counts as none.
-    if text is None or not text.isdigit() or len(text) > _ATTEMPT_DIGITS:
-        return 0
-    return int(text)
+    return number_in(headers, Header.ATTEMPT, _ATTEMPT_DIGITS) or 0
+
+
+def number_in(headers: Mapping[str, bytes | None] | None, name: str, digits: int) -> int | None:
+    """A header's number, of ``digits`` at most; None when there is none.
+
+    Anyone can write a header; what cannot be a number of ours is none.
+    """
+    text = (headers or {}).get(name) or b""
+    return int(text) if text.isdigit() and len(text) <= digits else None

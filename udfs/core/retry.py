@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from udfs.core.events import Headers, attempts_before
+from udfs.core.events import TIME_DIGITS, Headers, attempts_before, number_in
 from udfs.core.model import Header
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY = re.compile(r"(\d+)\s*([a-z]+)")
-_TIME_DIGITS = 18
 
 MAX_DELAY_MS = 30 * 86_400_000
 """A month: an event that waits longer is no retry but an archive."""
@@ -60,7 +59,4 @@ class RetryPlan:
 
 def due_of(headers: Headers | None) -> int:
     """When a retry record is due, in epoch milliseconds; 0, at once, when it does not say so."""
-    text = (headers or {}).get(Header.DUE)
-    if text is None or not text.isdigit() or len(text) > _TIME_DIGITS:
-        return 0
-    return int(text)
+    return number_in(headers, Header.DUE, TIME_DIGITS) or 0
