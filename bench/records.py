@@ -1,0 +1,60 @@
+"""The events and rows of `bench.versus`, the same for every system, and the right answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ops.demo.data import Draft
+
+PAD_BYTES = 150
+"""Of an event's ``pad``; with it an event's value has about 190 bytes."""
+
+# Shares no factor with the counts of rows that are measured: events spread over all keys, and two
+# that follow each other have keys far apart.
+_STEP = 7919
+
+
+def row_key(n: int) -> bytes:
+    """Kafka key of row ``n``."""
+    return b"c%d" % n
+
+
+def tier(n: int) -> str:
+    """What row ``n`` adds to an event."""
+    return f"tier-{n % 5}"
+
+
+def row(n: int, size: int, written_ms: int) -> Draft:
+    """Row ``n``, with a value of about ``size`` bytes: ``{"tier": ..., "pad": ...}``."""
+    pad = "x" * max(0, size - 29)
+    value = json.dumps({"tier": tier(n), "pad": pad}, separators=(",", ":")).encode()
+    return Draft(row_key(n), value, (), written_ms)
+
+
+def rows(count: int, size: int, written_ms: int) -> Iterator[Draft]:
+    """Rows 0 to ``count`` - 1."""
+    return (row(n, size, written_ms) for n in range(count))
+
+
+def event(n: int, rows: int, written_ms: int) -> Draft:
+    """Event ``n``: ``{"id": <row's key>, "n": n, "pad": ...}`` under a Kafka key of its own."""
+    value = {"id": f"c{n * _STEP % rows}", "n": n, "pad": "x" * PAD_BYTES}
+    return Draft(b"o%d" % n, json.dumps(value, separators=(",", ":")).encode(), (), written_ms)
+
+
+def events(first: int, count: int, rows: int, written_ms: int) -> Iterator[Draft]:
+    """Events ``first`` to ``first + count - 1``, each with a row among the first ``rows``."""
+    return (event(n, rows, written_ms) for n in range(first, first + count))
+
+
+def is_right(enriched: bytes | None) -> bool:
+    """Whether an enriched value holds the event and its row's ``tier``.
+
+    Written ``{"id": ..., "n": ..., "pad": ..., "tier": ...}``, in any order; a null or missing tier
+    is the wrong null that this project is about.
+    """
+    if enriched is None:
+        return False
+    found = json.loads(enriched)
+    return bool(found.get("tier") == tier(int(found["id"][1:])) and len(found["pad"]) == PAD_BYTES)
