@@ -39,7 +39,12 @@ def rows(count: int, size: int, written_ms: int) -> Iterator[Draft]:
 
 def event(n: int, rows: int, written_ms: int) -> Draft:
     """Event ``n``: ``{"id": <row's key>, "n": n, "pad": ...}`` under a Kafka key of its own."""
-    value = {"id": f"c{n * _STEP % rows}", "n": n, "pad": "x" * PAD_BYTES}
+    return event_for(n * _STEP % rows, n, written_ms)
+
+
+def event_for(row: int, n: int, written_ms: int) -> Draft:
+    """Event ``n`` with the row of that number."""
+    value = {"id": f"c{row}", "n": n, "pad": "x" * PAD_BYTES}
     return Draft(b"o%d" % n, json.dumps(value, separators=(",", ":")).encode(), (), written_ms)
 
 
