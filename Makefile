@@ -4,7 +4,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-jvm test-cluster test-all lint format up down package lock clean
+.PHONY: help setup demo test test-fast test-jvm test-cluster test-all lint format bench bench-quick
+.PHONY: up down package lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -44,6 +45,12 @@ lint: setup ## ruff, mypy and the import contracts
 format: setup ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+bench: setup ## ours and what people would use instead, side by side; hours, see bench/results
+	@$(BIN)/python -m bench.versus
+
+bench-quick: setup ## the same reduced: minutes, one JSON line for each measure
+	@$(BIN)/python -m bench.versus --quick
 
 up: setup ## start Kafka and Flink on free ports, in build/stack
 	@$(BIN)/tablegate up

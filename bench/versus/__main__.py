@@ -1,0 +1,183 @@
+"""Tablegate and what people would use instead, side by side on one broker.
+
+    .venv/bin/python -m bench.versus [--systems a,b] [--rows 2000000] [--runs 3] [--quick] [...]
+
+Every system joins the same JSON events with the same table (``bench.records``). The runs go round
+by round, each system once in each round, so that a slow minute of the machine meets all of them.
+
+Writes NAME.json, NAME.md and NAME.png to ``--results``. ``--quick`` is a reduced run that prints
+one JSON line for each measure and writes nothing. Exits with 1 when a system could not be measured,
+or joined an event wrongly although its table was there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import traceback
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.catch_up import versions
+from bench.systems.contract import System
+from bench.systems.registry import QUICK, SYSTEMS
+from bench.versus.ground import Size
+from bench.versus.model import Figures, lines
+from bench.versus.page import markdown
+from bench.versus.phases import Ground, Plan, is_limit, measure
+from bench.versus.plot import png
+from ops.paths import ROOT
+from ops.stack.broker import Broker
+
+_QUICK = {
+    "rows": 50_000,
+    "seconds": 6.0,
+    "latency_seconds": 4.0,
+    "warm_up_events": 20_000,
+    "cold_events": 0,
+    "delta_rows": 0,
+    "runs": 1,
+}
+
+
+def main() -> int:
+    """Measure, write, print."""
+    options = _options()
+    systems = [SYSTEMS[name] for name in options.systems]
+    plan = _plan(options)
+    load_average = os.getloadavg()[0]
+    runs, failed = _run(systems, plan, options)
+    if options.quick:
+        for line in lines(runs):
+            print(json.dumps(line), flush=True)
+    else:
+        told = _told(systems, plan, options, runs, failed) | {
+            "load_average": round(load_average, 2)
+        }
+        options.results.mkdir(parents=True, exist_ok=True)
+        place = options.results / options.name
+        place.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
+        place.with_suffix(".md").write_text(markdown(told))
+        png(told, place.with_suffix(".png"))
+        print(markdown(told))
+    wrong = [run.system for run in runs if run.wrong_warm]
+    for name, reason in {**failed, **dict.fromkeys(wrong, "joined events wrongly")}.items():
+        _log(f"{name}: {reason}")
+    return 1 if failed or wrong else 0
+
+
+def _run(
+    systems: list[System], plan: Plan, options: argparse.Namespace
+) -> tuple[list[Figures], dict[str, str]]:
+    runs: list[Figures] = []
+    failed: dict[str, str] = {}
+    for system in systems:
+        _log(f"{system.name}: preparing")
+        try:
+            system.prepare()
+        except RuntimeError as error:
+            failed[system.name] = str(error)
+    with tempfile.TemporaryDirectory(prefix="tablegate-versus-") as folder:
+        place = Path(folder)
+        with Broker(place / "kafka") as broker:
+            ground = Ground(broker.bootstrap_servers, place)
+            for number in range(options.runs):
+                for system in systems:
+                    if system.name in failed:
+                        continue
+                    _log(f"{system.name}: run {number + 1} of {options.runs}")
+                    try:
+                        run = measure(ground, system, plan, f"{system.name}-{number}")
+                    except Exception as error:  # noqa: BLE001  (told in the results, by name)
+                        traceback.print_exc()
+                        failed[system.name] = str(error)
+                        continue
+                    runs.append(run)
+                    _log(json.dumps(run.shown()))
+    return runs, failed
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    return Plan(
+        size=Size(options.rows, options.row_bytes, options.partitions),
+        parallelism=options.parallelism,
+        warm_up_events=options.warm_up_events,
+        seconds=options.seconds,
+        latency_seconds=options.latency_seconds,
+        cold_events=options.cold_events,
+        delta_rows=options.delta_rows,
+        options=dict(pair.split("=", 1) for pair in options.option),
+    )
+
+
+def _told(
+    systems: list[System],
+    plan: Plan,
+    options: argparse.Namespace,
+    runs: list[Figures],
+    failed: dict[str, str],
+) -> dict[str, Any]:
+    found = versions()
+    for system in systems:
+        if system.name not in failed:
+            found |= system.versions()
+    described = asdict(plan)
+    size = described.pop("size")
+    return {
+        "title": options.title,
+        "command": "python -m bench.versus " + " ".join(sys.argv[1:]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "cores": os.cpu_count(),
+        "versions": found,
+        "plan": described | size | {"runs": options.runs},
+        "about": {system.name: system.about for system in systems},
+        "joins": {system.name: not is_limit(system) for system in systems},
+        "runs": [run.shown() for run in runs],
+        "failed": failed,
+    }
+
+
+def _log(line: str) -> None:
+    print(f"{datetime.now(UTC):%H:%M:%S} {line}", file=sys.stderr, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.versus", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--systems", type=lambda text: text.split(","), help="names, separated by commas"
+    )
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--row-bytes", type=int, default=500)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--parallelism", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of full speed")
+    parser.add_argument("--latency-seconds", type=float, default=20.0)
+    parser.add_argument("--warm-up-events", type=int, default=100_000)
+    parser.add_argument("--cold-events", type=int, default=200_000)
+    parser.add_argument("--delta-rows", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the systems' own"
+    )
+    parser.add_argument("--quick", action="store_true", help="reduced, one JSON line a measure")
+    parser.add_argument("--name", default="versus", help="of the files that are written")
+    parser.add_argument("--title", default="Tablegate and what people would use instead")
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
+    quick = "--quick" in sys.argv[1:]
+    if quick:
+        parser.set_defaults(**_QUICK)
+    options = parser.parse_args()
+    options.systems = options.systems or list(QUICK if quick else SYSTEMS)
+    for name in options.systems:
+        if name not in SYSTEMS:
+            parser.error(f"no system {name}; there are {', '.join(SYSTEMS)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""The results as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench import page
+from bench.versus.model import REFERENCE, Spread, from_json, ratios, spreads
+
+_COLUMNS = {
+    "events_per_s": "events/s",
+    "events_per_core_s": "events per core s",
+    "p50_ms": "p50, ms",
+    "p99_ms": "p99, ms",
+    "open_s": "start to first right answer, s",
+    "drain_per_s": "waiting events, events/s",
+    "wrong_cold": "of these joined wrongly",
+    "restart_s": "restart, quiet table, s",
+    "restart_delta_s": "restart, rows written meanwhile, s",
+    "peak_memory_mb": "peak memory, MB",
+    "state_mb": "state, MB",
+}
+
+
+def markdown(told: Mapping[str, Any]) -> str:
+    """The page, from what the JSON file holds."""
+    runs = [from_json(run) for run in told["runs"]]
+    found = spreads(runs)
+    ratio = ratios(found, "events_per_s")
+    plan = told["plan"]
+    versions = ", ".join(f"{name} {number}" for name, number in told["versions"].items())
+    head = ("system", f"events/s to {REFERENCE}", *_COLUMNS.values())
+    rows = [
+        (
+            f"`{system}`",
+            f"{ratio[system]:.2f}" if system in ratio else "",
+            *(_cell(of.get(measure)) for measure in _COLUMNS),
+        )
+        for system, of in found.items()
+    ]
+    legend = "\n".join(f"- `{name}`: {about}" for name, about in told["about"].items())
+    ran = (
+        f"`{told['command']}`, {told['date']}, {told['cores']} cores shared by broker, writer and "
+        f"system (load average {told['load_average']} when it began); {versions}."
+    )
+    asked = (
+        f"{plan['rows']:,} rows of {plan['row_bytes']} bytes in {plan['partitions']} partitions, "
+        f"parallelism {plan['parallelism']}; full speed over {plan['seconds']:g} s, latency at "
+        f"half of it over {plan['latency_seconds']:g} s; {plan['cold_events']:,} events waiting "
+        f"before a cold start; {plan['delta_rows']:,} rows written during a restart. Medians of "
+        f"{plan['runs']} runs, least and most in brackets."
+    )
+    parts = [f"# {told['title']}", ran, asked, page.table(head, rows), legend]
+    if told["failed"]:
+        failed = "\n".join(f"- `{name}`: {reason}" for name, reason in told["failed"].items())
+        parts.append(f"**Not measured:**\n\n{failed}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    if spread.least == spread.most:
+        return _number(spread.median)
+    return f"{_number(spread.median)} ({_number(spread.least)} - {_number(spread.most)})"
+
+
+def _number(value: float) -> str:
+    small = 100
+    return f"{value:,.0f}" if abs(value) >= small or value == int(value) else f"{value:.1f}"

@@ -1,0 +1,287 @@
+"""What is done with one system: start, probe, full speed, half load, restarts, a cold backlog."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.systems.contract import Run, System, Work
+from bench.versus.ground import (
+    Answer,
+    Size,
+    Topics,
+    answer,
+    answers,
+    fill_table,
+    now_ms,
+    write_delta,
+)
+from bench.versus.model import Figures, quantile, steady
+from bench.versus.observe import Ends, Observer, Sample
+from bench.versus.writers import Events
+from ops.demo import topics
+
+_POLL_S = 0.1
+_PROBE_EVERY_S = 0.25
+# The margin over what the warm-up showed: a system may still become faster.
+_BACKLOG_MARGIN = 1.4
+_WARM_UP_S = 8.0
+_LATENCY_WARM_UP_S = 5.0
+_MOST_EVENTS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long each phase is, and how large."""
+
+    size: Size
+    parallelism: int = 1
+    warm_up_events: int = 100_000
+    seconds: float = 60.0
+    """Of full speed, measured after the warm-up."""
+    latency_seconds: float = 20.0
+    cold_events: int = 200_000
+    """Waiting before a cold start; 0: no cold start with waiting events."""
+    delta_rows: int = 100_000
+    """Written while a system is down; 0: no restarts."""
+    patience_s: float = 900.0
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Ground(NamedTuple):
+    """Where it is done."""
+
+    brokers: str
+    place: Path
+
+
+def is_limit(system: System) -> bool:
+    """Whether it only passes events on, and is no join."""
+    return system.name.startswith("limit-")
+
+
+def measure(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
+    """One run of one system in all phases.
+
+    Raises:
+        RuntimeError: the system ended or did not start.
+        TimeoutError: a phase took longer than the plan's patience.
+    """
+    figures = _warm(ground, system, plan, name)
+    if plan.cold_events and not is_limit(system):
+        cold = _cold(ground, system, plan, f"{name}-cold")
+        figures = dataclasses.replace(figures, drain_per_s=cold.per_s, wrong_cold=cold.wrong)
+    return figures
+
+
+def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
+    """Table first, then events: what a running system does, and what a restart costs it."""
+    with _work(ground, plan, name) as work:
+        fill_table(ground.brokers, work.table, plan.size)
+        events = Events(ground.brokers, work.stream, plan.size.rows)
+        began_ms = now_ms()
+        with system.start(work) as run:
+            watch = _Watch(ground, system, plan, work, run, events)
+            opened_s = (watch.until_right() - began_ms) / 1000
+            with Observer(ground.brokers, work.enriched, work.partitions, run.pids) as observer:
+                full = watch.full_speed(observer)
+                latencies = watch.latencies(full.rate / 2)
+                peak = max(sample.memory_bytes for sample in observer.samples())
+            state = run.state_bytes()
+            wrong = watch.wrong
+            quiet_s = delta_s = None
+            if system.restarts and plan.delta_rows:
+                run.stop()
+        if system.restarts and plan.delta_rows:
+            quiet_s = _restarted(ground, system, plan, work, events, stop=True)
+            write_delta(ground.brokers, work.table, plan.size, plan.delta_rows)
+            delta_s = _restarted(ground, system, plan, work, events, stop=False)
+    return Figures(
+        system=system.name,
+        open_s=opened_s,
+        events_per_s=full.rate,
+        seconds=full.seconds,
+        cores=full.cores,
+        p50_ms=quantile(latencies, 0.5),
+        p99_ms=quantile(latencies, 0.99),
+        peak_memory_mb=peak / 1e6,
+        state_mb=None if state is None else state / 1e6,
+        wrong_warm=wrong,
+        restart_s=quiet_s,
+        restart_delta_s=delta_s,
+    )
+
+
+def _cold(ground: Ground, system: System, plan: Plan, name: str) -> Drained:
+    """Events wait when the system starts on an empty state: what it makes of them, and how fast."""
+    with _work(ground, plan, name) as work:
+        fill_table(ground.brokers, work.table, plan.size)
+        Events(ground.brokers, work.stream, plan.size.rows).write(plan.cold_events)
+        with system.start(work) as run:
+            ends = Ends(ground.brokers, work.enriched, work.partitions)
+            try:
+                _wait(lambda: ends.count() >= plan.cold_events, run, plan, "the waiting events")
+            finally:
+                ends.close()
+            found = list(answers(ground.brokers, work.enriched))
+    return drained(found)
+
+
+class Drained(NamedTuple):
+    """What came of the events that waited before a start."""
+
+    per_s: float | None
+    """From the first out to the last; None: all at once."""
+    wrong: int
+    """Those that never came out right."""
+
+
+def drained(found: list[Answer]) -> Drained:
+    """Raises ValueError when nothing came out."""
+    first, last = min(one.at_ms for one in found), max(one.at_ms for one in found)
+    right = {one.n for one in found if one.right}
+    return Drained(
+        per_s=len(found) / ((last - first) / 1000) if last > first else None,
+        wrong=len({one.n for one in found} - right),
+    )
+
+
+def _restarted(
+    ground: Ground, system: System, plan: Plan, work: Work, events: Events, *, stop: bool
+) -> float:
+    """Seconds from the start until an event written after it is out, and right."""
+    began_ms = now_ms()
+    with system.start(work) as run:
+        watch = _Watch(ground, system, plan, work, run, events)
+        restarted_s = (watch.until_right() - began_ms) / 1000
+        if stop:
+            run.stop()
+    return restarted_s
+
+
+class _Full(NamedTuple):
+    rate: float
+    seconds: float
+    cores: float
+
+
+class _Watch:
+    """One system that runs, with the means to ask it for something."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        system: System,
+        plan: Plan,
+        work: Work,
+        run: Run,
+        events: Events,
+    ) -> None:
+        self._brokers, self._joined = ground.brokers, not is_limit(system)
+        self._plan, self._work, self._run, self._events = plan, work, run, events
+        self.wrong = 0
+
+    def until_right(self) -> int:
+        """Write events for the newest row until one comes out right; when it did (epoch ms)."""
+        reader = topics.Reader(self._brokers, [self._work.enriched])
+        mine: set[int] = set()
+        try:
+            until = time.monotonic() + self._plan.patience_s
+            due = time.monotonic()
+            while time.monotonic() < until:
+                _alive(self._run)
+                if time.monotonic() >= due:
+                    mine.add(self._events.probe(self._plan.size.rows - 1))
+                    due += _PROBE_EVERY_S
+                for _, record in reader.poll(0.05):
+                    found = answer(record, joined=self._joined)
+                    if found.n in mine and found.right:
+                        return found.at_ms
+        finally:
+            reader.close()
+        raise TimeoutError(f"no right answer for the newest row in {self._plan.patience_s:.0f} s")
+
+    def full_speed(self, observer: Observer) -> _Full:
+        """Let it work off more than it can, and look at the middle of that."""
+        plan = self._plan
+        self._events.write(plan.warm_up_events)
+        self._all_out(observer)
+        # Not from the first events: JIT compilers and caches are cold then.
+        began, before = time.monotonic(), observer.last()
+        self._events.write(plan.warm_up_events)
+        self._all_out(observer)
+        rate = (observer.last().written - before.written) / (time.monotonic() - began)
+        backlog = math.ceil(rate * (plan.seconds + _WARM_UP_S) * _BACKLOG_MARGIN)
+        self._events.write(min(backlog, _MOST_EVENTS))
+        warm = time.monotonic() + _WARM_UP_S
+        self._all_out(observer, until=warm + plan.seconds)
+        return _Full(*steady(_since(observer, warm), self._events.count))
+
+    def latencies(self, rate: float) -> list[float]:
+        """Milliseconds from an event's write to that of its enriched record, at that load."""
+        # What is left of the backlog goes first.
+        with Observer(
+            self._brokers, self._work.enriched, self._work.partitions, self._run.pids
+        ) as observer:
+            self._all_out(observer)
+            first = self._events.count
+            written = self._events.paced(rate, _LATENCY_WARM_UP_S + self._plan.latency_seconds)
+            self._all_out(observer)
+        counted = first + int(rate * _LATENCY_WARM_UP_S)
+        found: dict[int, int] = {}
+        for one in answers(self._brokers, self._work.enriched, joined=self._joined):
+            if one.n >= first:
+                self.wrong += not one.right
+                found.setdefault(one.n, one.at_ms)
+        return [float(found[n] - written[n]) for n in written if n >= counted]
+
+    def _all_out(self, observer: Observer, until: float = math.inf) -> None:
+        def met() -> bool:
+            return time.monotonic() >= until or observer.last().written >= self._events.count
+
+        _wait(met, self._run, self._plan, "all events")
+
+
+def _since(observer: Observer, at_s: float) -> list[Sample]:
+    return [sample for sample in observer.samples() if sample.at_s >= at_s]
+
+
+@contextmanager
+def _work(ground: Ground, plan: Plan, name: str) -> Iterator[Work]:
+    names = Topics.of(name)
+    names.create(ground.brokers, plan.size.partitions)
+    place = ground.place / name
+    place.mkdir()
+    with ExitStack() as stack:
+        stack.callback(names.delete, ground.brokers)
+        yield Work(
+            brokers=ground.brokers,
+            name=name,
+            stream=names.stream,
+            table=names.table,
+            enriched=names.enriched,
+            place=place,
+            partitions=plan.size.partitions,
+            parallelism=plan.parallelism,
+            options=plan.options,
+        )
+
+
+def _alive(run: Run) -> None:
+    if problem := run.problem():
+        raise RuntimeError(problem)
+
+
+def _wait(met: Callable[[], bool], run: Run, plan: Plan, what: str) -> None:
+    until = time.monotonic() + plan.patience_s
+    while not met():
+        _alive(run)
+        if time.monotonic() > until:
+            raise TimeoutError(f"{what}: not out after {plan.patience_s:.0f} s")
+        time.sleep(_POLL_S)
