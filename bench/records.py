@@ -27,7 +27,7 @@ def tier(n: int) -> str:
 
 def row(n: int, size: int, written_ms: int) -> Draft:
     """Row ``n``, with a value of about ``size`` bytes: ``{"tier": ..., "pad": ...}``."""
-    pad = "x" * max(0, size - 29)
+    pad = "x" * max(0, size - 26)
     value = json.dumps({"tier": tier(n), "pad": pad}, separators=(",", ":")).encode()
     return Draft(row_key(n), value, (), written_ms)
 
