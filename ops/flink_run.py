@@ -217,7 +217,12 @@ def busy_taskmanagers(cluster: Cluster) -> list[int]:
 def failure(cluster: Cluster, job_id: str) -> str:
     """The last exception that the job ended or restarted with, with its stack; "" if none."""
     history = ask(cluster, "GET", f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
-    return str(history[0]["stacktrace"]) if history else ""
+    if history:
+        return str(history[0]["stacktrace"])
+    # A job that failed before it had tasks, for a savepoint that does not fit, has no history.
+    result = ask(cluster, "GET", f"/jobs/{job_id}/execution-result")
+    cause = (result.get("job-execution-result") or {}).get("failure-cause") or {}
+    return str(cause.get("stack-trace", ""))
 
 
 def wait_running(cluster: Cluster, job_id: str, *, deadline_s: float = 120) -> None:
@@ -234,11 +239,23 @@ def wait_running(cluster: Cluster, job_id: str, *, deadline_s: float = 120) -> N
             return
         if job["state"] in _ENDED or time.monotonic() > end:
             raise StackError(
-                f"Job {job_id} is {job['state']}, tasks {sorted(states)}, not running after"
-                f" {deadline_s:g} s at most:\n{failure(cluster, job_id)}",
+                _not_running(cluster, job_id, job["state"], states, deadline_s),
                 cluster.logs_hint,
             )
         time.sleep(_POLL_S)
+
+
+def _not_running(
+    cluster: Cluster, job_id: str, state: str, states: set[str], deadline_s: float
+) -> str:
+    trace = failure(cluster, job_id)
+    if state in _ENDED:
+        cause = last_cause(trace)
+        return (
+            f"Job {job_id} is {state}: {cause}\n{trace}" if cause else f"Job {job_id} is {state}."
+        )
+    tasks = f", tasks {sorted(states)}" if states else ""
+    return f"Job {job_id} is {state}{tasks}, not running after {deadline_s:g} s:\n{trace}"
 
 
 def runs(cluster: Cluster, job_id: str) -> bool:

@@ -32,6 +32,7 @@ from jobs.sides import TableTicks, gated_rows
 from jobs.sql import run
 from jobs.sql.files import Statement, statements
 from jobs.sql.names import names
+from jobs.sql.topics import require_topics
 from jobs.sql.uids import COUNTED, DECIDED, TABLE_RECORDS
 from jobs.wiring import adopt
 from udfs.core.gate import Target
@@ -94,6 +95,8 @@ def define(
     env, t = _environment(settings)
     secrets = sorted(settings.kafka.properties.secret_values(), key=len, reverse=True)
     run.define(t, [*read["settings"], *read["tables"]], secrets)
+    # Behind it: what a statement is, Flink's parser knows.
+    require_topics(settings, read["tables"])
     _register_table(t, settings, facts, targets, _rules(settings, facts))
     run.define(t, [*read["logs"], *read["join"]], secrets)
     _register_decided(t)

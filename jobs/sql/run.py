@@ -34,6 +34,7 @@ _PROMISED = {
     "table.exec.source.idle-timeout": "0",
     "table.exec.mini-batch.enabled": "false",
     "table.optimizer.reuse-sub-plan-enabled": "false",
+    "table.local-time-zone": "UTC",
 }
 _CAUSE = re.compile(
     r"^(?:Caused by: |: )?[\w.$]+(?:Exception|Error): (.+?)(?=^\s+at |^Caused by|\Z)",

@@ -43,7 +43,10 @@ def sql(
     *,
     config: Annotated[Path, typer.Option(help="The job's TOML file.")],
     root: Annotated[
-        Path, typer.Option("--sql", help="Folder of the SQL files; by default the project's.")
+        Path,
+        typer.Option(
+            "--sql", help="Folder of the SQL files; by default the project's.", show_default=False
+        ),
     ] = _SQL,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated.")

@@ -25,6 +25,7 @@ from jobs.settings import Settings
 from jobs.sql import run
 from jobs.sql.assembly import define, known_names
 from jobs.sql.files import SqlError, Statement, of_text, statements
+from jobs.sql.topics import require_topics
 from ops.sql.kinds import Kind, ends_after, kind_of
 from ops.sql.masking import Masks
 from ops.sql.results import NULL, Change, Column, readable
@@ -67,7 +68,7 @@ class Engine:
         masks: Masks,
     ) -> None:
         self.names = for_reading(known_names(settings, facts))
-        self._root, self._masks = root, masks
+        self._settings, self._root, self._masks = settings, root, masks
         self._columns: dict[str, list[str]] | None = None
         self._env, self._t, _ = define(settings, facts, targets, root, self.names)
         self._java = self._env._j_stream_execution_environment
@@ -94,6 +95,7 @@ class Engine:
         kind = kind_of(statement)
         if kind is Kind.DEFINE:
             self._columns = None
+            require_topics(self._settings, [statement])
         if kind is Kind.JOBS:
             return Jobs()
         try:

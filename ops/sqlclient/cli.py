@@ -14,6 +14,8 @@ from ops.sqlclient import ddl
 from ops.stack.local import Stack
 from udfs.core.errors import StackError
 
+_FILE = frozenset({"-f", "--file"})
+
 Config = Annotated[Path, typer.Option(help="The job's TOML file.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="dotted.key=value; may be repeated.")
@@ -98,6 +100,9 @@ def sql_client(
         settings = load(config, overrides or [])
         folder = stack.folder / "sql-client"
         line += ["-i", str(_write(settings, gated_table, addresses.rest_url, folder))]
+    if _FILE.intersection(context.args):
+        # The one form of result that Flink's client takes from a file.
+        line += ["-D", "sql-client.execution.result-mode=TABLEAU"]
     done = subprocess.run(
         [*line, *context.args], env={**os.environ, **stack.flink.environment}, check=False
     )

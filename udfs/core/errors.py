@@ -44,7 +44,9 @@ class _WithRemedy(TablegateError):
     def __init__(self, what: str, remedy: str) -> None:
         self.what = what
         self.remedy = remedy
-        super().__init__(f"{what} {remedy}")
+        # Behind a stack trace the remedy begins a line of its own.
+        text = what.rstrip()
+        super().__init__(f"{text}\n{remedy}" if "\n" in text else f"{text} {remedy}")
 
     def __reduce__(self) -> tuple[type[_WithRemedy], tuple[str, str]]:
         return (type(self), (self.what, self.remedy))
