@@ -13,5 +13,8 @@ from tests.support.kafka import Kafka
 @pytest.mark.full
 # The first run installs it.
 @pytest.mark.timeout(1200)
-def test_joins_every_event_with_the_newest_row(kafka: Kafka, tmp_path: Path) -> None:
-    peer.check(QuixJoinAsof(), kafka, tmp_path / "run")
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_joins_every_event_with_the_newest_row(
+    kafka: Kafka, tmp_path: Path, parallelism: int
+) -> None:
+    peer.check(QuixJoinAsof(), kafka, tmp_path / "run", parallelism)
