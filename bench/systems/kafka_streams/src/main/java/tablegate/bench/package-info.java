@@ -1,0 +1,2 @@
+/** Kafka Streams, measured by {@code bench.versus}. */
+package tablegate.bench;
