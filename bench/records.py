@@ -20,15 +20,15 @@ def row_key(n: int) -> bytes:
     return b"c%d" % n
 
 
-def tier(n: int) -> str:
-    """What row ``n`` adds to an event."""
-    return f"tier-{n % 5}"
+def tier(n: int, revision: int = 0) -> str:
+    """What row ``n`` adds to an event; another text in each revision of the row."""
+    return f"tier-{(n + revision) % 5}"
 
 
-def row(n: int, size: int, written_ms: int) -> Draft:
+def row(n: int, size: int, written_ms: int, revision: int = 0) -> Draft:
     """Row ``n``, with a value of about ``size`` bytes: ``{"tier": ..., "pad": ...}``."""
     pad = "x" * max(0, size - 26)
-    value = json.dumps({"tier": tier(n), "pad": pad}, separators=(",", ":")).encode()
+    value = json.dumps({"tier": tier(n, revision), "pad": pad}, separators=(",", ":")).encode()
     return Draft(row_key(n), value, (), written_ms)
 
 
@@ -53,8 +53,8 @@ def events(first: int, count: int, rows: int, written_ms: int) -> Iterator[Draft
     return (event(n, rows, written_ms) for n in range(first, first + count))
 
 
-def is_right(enriched: bytes | None) -> bool:
-    """Whether an enriched value holds the event and its row's ``tier``.
+def is_right(enriched: bytes | None, revision: int = 0) -> bool:
+    """Whether an enriched value holds the event and the ``tier`` of that revision of its row.
 
     Written ``{"id": ..., "n": ..., "pad": ..., "tier": ...}``, in any order; a null or missing tier
     is the wrong null that this project is about.
@@ -62,4 +62,6 @@ def is_right(enriched: bytes | None) -> bool:
     if enriched is None:
         return False
     found = json.loads(enriched)
-    return bool(found.get("tier") == tier(int(found["id"][1:])) and len(found["pad"]) == PAD_BYTES)
+    return bool(
+        found.get("tier") == tier(int(found["id"][1:]), revision) and len(found["pad"]) == PAD_BYTES
+    )

@@ -14,8 +14,10 @@ from bench import records
 from ops.demo import topics
 from ops.demo.check import Record
 
-# Rows are older than the events: where event time decides, every event still meets its row.
-_ROWS_AGE_MS = 3_600_000
+ROWS_AGE_MS = 3_600_000
+"""By how much rows are older than the events: where event time decides, every event meets its row.
+A negative age makes them younger: as after a restart that went on with old events."""
+
 _ANSWER_S = 30.0
 # The time at which the broker took a record: one clock for all systems, whatever each writes.
 _APPENDED = topics.KEEP | {"message.timestamp.type": "LogAppendTime"}
@@ -53,24 +55,26 @@ class Topics(NamedTuple):
         topics.create(brokers, {self.table: topics.COMPACTED}, partitions)
         topics.create(brokers, {self.enriched: _APPENDED}, partitions)
 
-    def delete(self, brokers: str) -> None:
-        """Give the disk back."""
+    def delete(self, brokers: str, run: str) -> None:
+        """Give the disk back, also that of topics which the system made for ``run``."""
         admin = AdminClient({"bootstrap.servers": brokers, "log_level": 3})
-        for answer in admin.delete_topics(list(self), operation_timeout=_ANSWER_S).values():
+        there = admin.list_topics(timeout=_ANSWER_S).topics
+        gone = [*self, *(name for name in there if name.startswith(f"{run}-"))]
+        for answer in admin.delete_topics(gone, operation_timeout=_ANSWER_S).values():
             answer.result(timeout=_ANSWER_S)
 
 
-def fill_table(brokers: str, topic: str, size: Size) -> None:
+def fill_table(brokers: str, topic: str, size: Size, age_ms: int = ROWS_AGE_MS) -> None:
     """Write all rows once, oldest first."""
-    written_ms = now_ms() - _ROWS_AGE_MS
+    written_ms = now_ms() - age_ms
     topics.produce(brokers, topic, records.rows(size.rows, size.row_bytes, written_ms))
 
 
 def write_delta(brokers: str, topic: str, size: Size, count: int) -> None:
-    """Write ``count`` rows anew, the newest keys and with them the newest row last."""
-    written_ms = now_ms() - _ROWS_AGE_MS // 2
+    """Write a new revision of the newest ``count`` rows, the newest row last."""
+    written_ms = now_ms() - ROWS_AGE_MS // 2
     first = max(0, size.rows - count)
-    drafts = (records.row(n, size.row_bytes, written_ms) for n in range(first, size.rows))
+    drafts = (records.row(n, size.row_bytes, written_ms, 1) for n in range(first, size.rows))
     topics.produce(brokers, topic, drafts)
 
 
@@ -93,8 +97,10 @@ def answers(brokers: str, topic: str, *, joined: bool = True) -> Iterator[Answer
         reader.close()
 
 
-def answer(record: Record, *, joined: bool) -> Answer:
+def answer(record: Record, *, joined: bool, revision: int = 0) -> Answer:
     """What an enriched record says. Raises msgspec.DecodeError for what is not JSON."""
     value = record.value or b"{}"
     number = int(msgspec.json.decode(value).get("n", -1))
-    return Answer(number, record.timestamp_ms, records.is_right(value) if joined else True)
+    return Answer(
+        number, record.timestamp_ms, records.is_right(value, revision) if joined else True
+    )

@@ -55,7 +55,9 @@ class Figures:
     drain_per_s: float | None = None
     """Events a second of those that waited before a cold start, from the first out to the last."""
     wrong_cold: int | None = None
-    """How many of these were joined wrongly."""
+    """How many of these were joined wrongly, the rows being older than they."""
+    wrong_young: int | None = None
+    """The same with rows that are younger, by their timestamps; the table is the same."""
 
     @property
     def events_per_core_s(self) -> float:
@@ -81,6 +83,7 @@ UNITS = {
     "restart_delta_s": "s",
     "drain_per_s": "events/s",
     "wrong_cold": "events",
+    "wrong_young": "events",
     "wrong_warm": "events",
 }
 """Measures and their units, in the order in which they are told."""

@@ -16,6 +16,7 @@ _COLUMNS = {
     "open_s": "start to first right answer, s",
     "drain_per_s": "waiting events, events/s",
     "wrong_cold": "of these joined wrongly",
+    "wrong_young": "the same, rows younger than events",
     "restart_s": "restart, quiet table, s",
     "restart_delta_s": "restart, rows written meanwhile, s",
     "peak_memory_mb": "peak memory, MB",

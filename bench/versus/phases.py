@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bench.systems.contract import Run, System, Work
 from bench.versus.ground import (
+    ROWS_AGE_MS,
     Answer,
     Size,
     Topics,
@@ -29,6 +30,8 @@ from ops.demo import topics
 
 _POLL_S = 0.1
 _PROBE_EVERY_S = 0.25
+# The newest rows, which lie in all partitions: each partition is loaded for itself.
+_PROBED_ROWS = 16
 # The margin over what the warm-up showed: a system may still become faster.
 _BACKLOG_MARGIN = 1.4
 _WARM_UP_S = 8.0
@@ -75,8 +78,11 @@ def measure(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
     """
     figures = _warm(ground, system, plan, name)
     if plan.cold_events and not is_limit(system):
-        cold = _cold(ground, system, plan, f"{name}-cold")
-        figures = dataclasses.replace(figures, drain_per_s=cold.per_s, wrong_cold=cold.wrong)
+        cold = _cold(ground, system, plan, f"{name}-cold", ROWS_AGE_MS)
+        young = _cold(ground, system, plan, f"{name}-young", -ROWS_AGE_MS)
+        figures = dataclasses.replace(
+            figures, drain_per_s=cold.per_s, wrong_cold=cold.wrong, wrong_young=young.wrong
+        )
     return figures
 
 
@@ -101,7 +107,7 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
         if system.restarts and plan.delta_rows:
             quiet_s = _restarted(ground, system, plan, work, events, stop=True)
             write_delta(ground.brokers, work.table, plan.size, plan.delta_rows)
-            delta_s = _restarted(ground, system, plan, work, events, stop=False)
+            delta_s = _restarted(ground, system, plan, work, events, stop=False, revision=1)
     return Figures(
         system=system.name,
         open_s=opened_s,
@@ -118,10 +124,10 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
     )
 
 
-def _cold(ground: Ground, system: System, plan: Plan, name: str) -> Drained:
+def _cold(ground: Ground, system: System, plan: Plan, name: str, age_ms: int) -> Drained:
     """Events wait when the system starts on an empty state: what it makes of them, and how fast."""
     with _work(ground, plan, name) as work:
-        fill_table(ground.brokers, work.table, plan.size)
+        fill_table(ground.brokers, work.table, plan.size, age_ms)
         Events(ground.brokers, work.stream, plan.size.rows).write(plan.cold_events)
         with system.start(work) as run:
             ends = Ends(ground.brokers, work.enriched, work.partitions)
@@ -153,13 +159,20 @@ def drained(found: list[Answer]) -> Drained:
 
 
 def _restarted(
-    ground: Ground, system: System, plan: Plan, work: Work, events: Events, *, stop: bool
+    ground: Ground,
+    system: System,
+    plan: Plan,
+    work: Work,
+    events: Events,
+    *,
+    stop: bool,
+    revision: int = 0,
 ) -> float:
-    """Seconds from the start until an event written after it is out, and right."""
+    """Seconds from the start until events written after it are out, and right."""
     began_ms = now_ms()
     with system.start(work) as run:
         watch = _Watch(ground, system, plan, work, run, events)
-        restarted_s = (watch.until_right() - began_ms) / 1000
+        restarted_s = (watch.until_right(revision) - began_ms) / 1000
         if stop:
             run.stop()
     return restarted_s
@@ -187,25 +200,34 @@ class _Watch:
         self._plan, self._work, self._run, self._events = plan, work, run, events
         self.wrong = 0
 
-    def until_right(self) -> int:
-        """Write events for the newest row until one comes out right; when it did (epoch ms)."""
+    def until_right(self, revision: int = 0) -> int:
+        """Write events for the newest rows until one of each comes out right (epoch ms).
+
+        ``revision`` is that of these rows which is right.
+        """
         reader = topics.Reader(self._brokers, [self._work.enriched])
-        mine: set[int] = set()
+        rows = self._plan.size.rows
+        left = set(range(max(0, rows - _PROBED_ROWS), rows))
+        asked: dict[int, int] = {}
         try:
             until = time.monotonic() + self._plan.patience_s
             due = time.monotonic()
             while time.monotonic() < until:
                 _alive(self._run)
                 if time.monotonic() >= due:
-                    mine.add(self._events.probe(self._plan.size.rows - 1))
+                    asked |= self._events.probe(sorted(left))
                     due += _PROBE_EVERY_S
                 for _, record in reader.poll(0.05):
-                    found = answer(record, joined=self._joined)
-                    if found.n in mine and found.right:
+                    found = answer(record, joined=self._joined, revision=revision)
+                    if found.right:
+                        left.discard(asked.get(found.n, -1))
+                    if not left:
                         return found.at_ms
         finally:
             reader.close()
-        raise TimeoutError(f"no right answer for the newest row in {self._plan.patience_s:.0f} s")
+        raise TimeoutError(
+            f"no right answer for the rows {sorted(left)} in {self._plan.patience_s:.0f} s"
+        )
 
     def full_speed(self, observer: Observer) -> _Full:
         """Let it work off more than it can, and look at the middle of that."""
@@ -259,7 +281,7 @@ def _work(ground: Ground, plan: Plan, name: str) -> Iterator[Work]:
     place = ground.place / name
     place.mkdir()
     with ExitStack() as stack:
-        stack.callback(names.delete, ground.brokers)
+        stack.callback(names.delete, ground.brokers, name)
         yield Work(
             brokers=ground.brokers,
             name=name,

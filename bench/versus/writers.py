@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
@@ -52,15 +53,16 @@ class Events:
         _finish(producer, self._topic)
         return written
 
-    def probe(self, row: int) -> int:
-        """Write one event for ``row``; returns its number."""
-        n = self._next
-        self._next += 1
-        draft = records.event_for(row, n, now_ms())
+    def probe(self, rows: Iterable[int]) -> dict[int, int]:
+        """Write an event for each of the rows; returns the row by the event's number."""
+        asked = {}
         producer = _producer(self._brokers)
-        _send(producer, self._topic, draft)
+        for row in rows:
+            asked[self._next] = row
+            _send(producer, self._topic, records.event_for(row, self._next, now_ms()))
+            self._next += 1
         _finish(producer, self._topic)
-        return n
+        return asked
 
     def _draft(self) -> Draft:
         n = self._next
