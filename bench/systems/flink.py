@@ -42,7 +42,10 @@ PRODUCER = {
 
 _FLINK_OPTION = "flink."
 _SQL_JOB_ID = re.compile(r"Job ID: ([0-9a-f]{32})")
-_SUBMIT_S = 180
+SUBMIT_S = 300
+"""How long a client may take on a busy machine."""
+
+_START_S = 300
 _SAVEPOINT = "savepoint"
 
 
@@ -88,7 +91,7 @@ class FlinkSystem(System):
         )
         kept = work.place / _SAVEPOINT
         try:
-            cluster.start()
+            cluster.start(deadline_s=_START_S)
             submitted_s = time.time()
             job_id = self.submit(cluster, work, kept.read_text() if kept.exists() else None)
         except TablegateError as error:
@@ -149,7 +152,10 @@ class FlinkRun(Run):
 
     def state_bytes(self) -> int | None:
         """Of the newest checkpoint, what it shares with older ones included."""
-        told = ask(self.cluster, "GET", f"/jobs/{self.job_id}/checkpoints")
+        try:
+            told = ask(self.cluster, "GET", f"/jobs/{self.job_id}/checkpoints")
+        except TablegateError:
+            return None
         newest = (told.get("latest") or {}).get("completed")
         return int(newest["state_size"]) if newest else None
 
@@ -239,15 +245,18 @@ def submit_sql(cluster: FlinkCluster, text: str) -> str:
     """
     script = cluster.folder / "statements.sql"
     script.write_text(text)
-    done = subprocess.run(
-        [str(cluster.home / "bin" / "sql-client.sh"), "-f", str(script)],
-        env={**os.environ, **cluster.environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_SUBMIT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [str(cluster.home / "bin" / "sql-client.sh"), "-f", str(script)],
+            env={**os.environ, **cluster.environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SUBMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{script} was not done after {SUBMIT_S} s.") from error
     found = _SQL_JOB_ID.search(done.stdout)
     if done.returncode or not found:
         raise RuntimeError(
@@ -274,6 +283,7 @@ def submit_python(cluster: FlinkCluster, work: Work, savepoint: str | None, *mor
     producer = [("--producer", f"{name}={value}") for name, value in PRODUCER.items()]
     return flink_run.submit(
         cluster,
+        timeout_s=SUBMIT_S,
         entry=JOBS / "naive.py",
         from_savepoint=savepoint,
         job_arguments=[*(part for pair in (*told.items(), *producer) for part in pair), *more],

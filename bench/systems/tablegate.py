@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bench import ground
 from bench.systems.contract import Work
-from bench.systems.flink import JOBS, PRODUCER, FlinkRun, FlinkSystem
+from bench.systems.flink import JOBS, PRODUCER, SUBMIT_S, FlinkRun, FlinkSystem
 from jobs.settings import Settings, from_mapping
 from ops import flink_run
 from ops.demo import topics
@@ -43,6 +43,7 @@ class TablegateDatastream(FlinkSystem):
         config.write_text(settings.describe())
         return flink_run.submit(
             cluster,
+            timeout_s=SUBMIT_S,
             config=config,
             entry=self.entry,
             from_savepoint=savepoint,
