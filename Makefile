@@ -4,8 +4,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-jvm test-cluster test-all lint format bench bench-quick
-.PHONY: up down package lock clean
+.PHONY: help setup demo test test-fast test-jvm test-cluster test-all lint format bench bench-quick \
+  up down package lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'

@@ -523,10 +523,10 @@ def test_every_command_explains_itself() -> None:
 
 def test_make_help_names_every_target() -> None:
     text = (ROOT / "Makefile").read_text()
-    phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", text, re.MULTILINE)
     assert phony
     explained = re.findall(r"^([a-z-]+):.*## ", text, re.MULTILINE)
-    assert explained == phony[1].split()
+    assert explained == phony[1].replace("\\", "").split()
 
 
 def test_ci_runs_make_test() -> None:

@@ -68,7 +68,7 @@ def test_several_refusals_come_at_once() -> None:
     text = refusal(facts)
     assert text.startswith("The brokers are not ready for this job:\n  - output.retry")
     assert "\n  - Topic d has min.insync.replicas" in text
-    assert text.endswith("\n Nothing was submitted.")
+    assert text.endswith("\nNothing was submitted.")
 
 
 @pytest.mark.parametrize(
