@@ -16,6 +16,7 @@ from pathlib import Path
 from jobs.entry import refusals, settings_parser
 from jobs.settings import load
 from jobs.sql.audits import audit
+from jobs.sql.topics import require_logs
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -23,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     with refusals("run"):
         settings = load(arguments.config, arguments.set)
+        require_logs(settings)
         name = arguments.name or f"audit of {settings.job.name}"
         found = audit(settings, arguments.sql, name, only=arguments.only, first=arguments.first)
     for finding in found:

@@ -1,4 +1,4 @@
-"""Topics that a statement names and nobody made: told before a job fails for them."""
+"""Topics that nobody made: told before a job fails for them, or waits for them without a word."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from confluent_kafka import KafkaException
 
 from jobs.preflight.admin import TIMEOUT_S, Admin
-from jobs.settings import Settings
+from jobs.settings import Settings, topics
 from jobs.sql.files import Statement, literal
+from udfs.core.errors import PreflightError
 
 _TABLE = re.compile(r"CREATE\s+TEMPORARY\s+TABLE\s", re.IGNORECASE)
 _KAFKA = re.compile(r"'connector'\s*=\s*'(?:upsert-)?kafka'")
@@ -44,6 +45,21 @@ def require_topics(settings: Settings, statements: Iterable[Statement]) -> None:
             )
 
 
+def require_logs(settings: Settings) -> None:
+    """See that the topics exist which are read as logs.
+
+    Raises PreflightError: one does not, or the brokers do not answer.
+    """
+    there = _there(settings)
+    read = {key: topic for key, topic in topics(settings).items() if key != "stats.topic"}
+    missing = [f"{key}: topic {topic}" for key, topic in read.items() if topic not in there]
+    if missing:
+        raise PreflightError(
+            f"{'; '.join(missing)}: not there at {settings.kafka.bootstrap_servers}.",
+            "Correct the name, or grant DESCRIBE on it if it is there.",
+        )
+
+
 def _named(settings: Settings, statement: Statement) -> Iterator[str]:
     """Topics to ask for."""
     text = statement.text
@@ -55,9 +71,9 @@ def _named(settings: Settings, statement: Statement) -> Iterator[str]:
     output = settings.output
     known = {settings.stream.topic, settings.table.topic, settings.stats.topic, *output.also}
     known |= {output.enriched, output.retry, output.dead}
-    for topics in _TOPIC.findall(text):
+    for option in _TOPIC.findall(text):
         # Of a source there may be several.
-        for topic in topics.replace("''", "'").split(";"):
+        for topic in option.replace("''", "'").split(";"):
             if topic.strip() and topic.strip() not in known:
                 yield topic.strip()
 

@@ -60,6 +60,7 @@ def audit(
             only=only or [],
             first=first,
             timeout_s=timeout,
+            say=lambda text: typer.echo(text, err=True),
         )
     except TablegateError as error:
         sys.stderr.write(f"tablegate: {error}\n")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jobs.settings import Settings
 from jobs.sql.findings import Finding, findings
+from jobs.sql.topics import require_logs
 from ops import flink_run
 from ops.cluster import Cluster
 from udfs.core.errors import StackError
@@ -26,6 +27,7 @@ def audit(
     only: Sequence[str] = (),
     first: int = 5,
     timeout_s: float = 600,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
     """What the audits below ``sql`` find in the topics of ``settings``, in the order of the files.
 
@@ -39,10 +41,19 @@ def audit(
         first: rows of each to bring along.
         timeout_s: how long it may take, in seconds. An unfinished transaction at the end of a topic
             holds it up.
+        say: is told what they wait for.
 
     Raises:
+        PreflightError: a topic of ``settings`` is not there, or the brokers do not answer.
         StackError: the client or its job failed, or it was not done in time.
     """
+    require_logs(settings)
+    # No refusal: there are clusters that start a TaskManager when a job needs one.
+    if not cluster.overview().get("slots-available", 1):
+        say(
+            f"No slot is free at {cluster.rest_url}: the audits wait until a job has ended or a "
+            f"TaskManager more is there, for {timeout_s:g} s at most (--timeout)."
+        )
     # The client may be killed while its job runs: a name of its own finds it.
     name = f"audit of {settings.job.name} {uuid.uuid4().hex[:8]}"
     arguments = ["--sql", str(sql.resolve()), "--name", name, "--first", str(first)]

@@ -9,7 +9,8 @@ import pytest
 from jobs.settings import Settings, from_mapping
 from jobs.sql import topics
 from jobs.sql.files import SqlError, Statement, of_text
-from tests.core.test_settings import MINIMAL
+from tests.core.test_settings import MINIMAL, changed
+from udfs.core.errors import PreflightError
 
 OURS = "'properties.bootstrap.servers' = 'localhost:9092'"
 
@@ -52,6 +53,20 @@ def test_topics_that_are_there_are_taken(settings: Settings, topic: str) -> None
 )
 def test_what_is_no_topic_on_these_brokers_is_not_asked_for(settings: Settings, text: str) -> None:
     topics.require_topics(settings, statements(text))
+
+
+def test_topics_that_are_read_as_logs_are_named_with_their_keys_when_they_are_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = from_mapping(changed({"output/also": {"board": "emit_null"}}))
+    known = {settings.stream.topic, settings.table.topic, settings.output.enriched}
+    monkeypatch.setattr(topics, "_there", lambda _settings: known | {settings.output.dead})
+    with pytest.raises(PreflightError) as caught:
+        topics.require_logs(settings)
+    told = (
+        "output.retry: topic orders.retry; output.also.board: topic board: not there at localhost"
+    )
+    assert told in str(caught.value)
 
 
 def test_the_topics_of_the_settings_need_no_question(

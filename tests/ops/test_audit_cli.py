@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from jobs.settings import load, topics
 from jobs.sql.findings import Finding
 from ops.cli import app
 from ops.paths import ROOT
@@ -23,6 +24,8 @@ _JAAS = (
 _CLEAN = Finding("duplicates", "Duplicates: twice.", 0)
 _DIRTY = Finding("wrong_nulls", "Wrong nulls: a miss.", 1_200, (("retry[0]@7", "had a row"),))
 
+_TOPICS = topics(load(_CONFIG, [])).values()
+
 
 class _Cluster:
     """A cluster whose `flink run` prints these lines, or is not done in time."""
@@ -35,7 +38,11 @@ class _Cluster:
     ) -> None:
         self.output = "".join(f"{one.line()}\n" for one in found)
         self.error, self.code = error, code
+        self.free_slots = 1
         self.ran: list[tuple[str, ...]] = []
+
+    def overview(self) -> dict[str, Any]:
+        return {"slots-available": self.free_slots}
 
     def flink(self, *arguments: str, **_: Any) -> subprocess.CompletedProcess[str]:
         self.ran.append(arguments)
@@ -47,6 +54,7 @@ class _Cluster:
 @pytest.fixture(autouse=True)
 def _packaged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ops.flink_run.package", lambda: None)
+    monkeypatch.setattr("jobs.sql.topics._there", lambda _: set(_TOPICS))
 
 
 def _run(monkeypatch: pytest.MonkeyPatch, cluster: _Cluster, *arguments: str) -> Any:
@@ -136,3 +144,30 @@ def test_a_password_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 2
     assert "exited with 1" in done.stderr
     assert "s3cret" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("output.retry=a1.retyr", "output.retry: topic a1.retyr: not there at "),
+        ("output.also.board=emit_null", "output.also.board: topic board: not there at "),
+    ],
+)
+def test_a_topic_that_is_not_there_is_named_before_anything_is_run(
+    monkeypatch: pytest.MonkeyPatch, setting: str, said: str
+) -> None:
+    cluster = _Cluster([_CLEAN])
+    done = _run(monkeypatch, cluster, "--set", setting)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert cluster.ran == []
+
+
+def test_that_no_slot_is_free_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _Cluster([_CLEAN])
+    cluster.free_slots = 0
+    done = _run(monkeypatch, cluster, "--timeout", "60")
+    assert done.exit_code == 0
+    assert "No slot is free at http://nowhere" in done.stderr
+    assert "for 60 s at most" in done.stderr
+    assert done.stdout.split() == ["duplicates", "ok"]
