@@ -31,6 +31,7 @@ from jobs.shading import for_connector
 from jobs.sides import TableTicks, gated_rows
 from jobs.sql import run
 from jobs.sql.files import Statement, statements
+from jobs.sql.findings import require_columns
 from jobs.sql.names import names
 from jobs.sql.topics import require_topics
 from jobs.sql.uids import COUNTED, DECIDED, TABLE_RECORDS
@@ -74,7 +75,8 @@ def build(
     # All of them first, so that a name that is missing shows before the planner takes its time.
     more = {name: statements(run.folder(root, name), known) for name in ("inserts", "audits")}
     env, t, secrets = define(settings, facts, targets, root, known)
-    run.check(t, more["audits"], secrets)
+    for audit, query in zip(more["audits"], run.check(t, more["audits"], secrets), strict=True):
+        require_columns(audit, query.get_schema().get_field_names())
     _count(env, t, settings)
     _write(env, t, more["inserts"], secrets)
     return env

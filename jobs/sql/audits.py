@@ -1,7 +1,7 @@
 """The queries of ``sql/audits/``, run to their end over the topics as they stand.
 
 One job answers all of them, so that each topic is read once. An audit is a query that must return
-no rows; what it returns has the columns ``source`` (``topic[partition]@offset``) and ``problem``.
+no rows; what it returns has the columns of ``jobs.sql.findings.COLUMNS``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from jobs.rules import join_rules
 from jobs.settings import Settings
 from jobs.sql import run
 from jobs.sql.files import SqlError, Statement, statements
-from jobs.sql.findings import Finding, chosen, intent_of
+from jobs.sql.findings import Finding, chosen, intent_of, require_columns
 from jobs.sql.names import log_names
 from udfs.sql_functions import sql_functions
-
-COLUMNS = ("source", "problem")
 
 
 def audit(
@@ -74,17 +72,12 @@ def _run(
     branches = []
     for number, statement in enumerate(audits.values()):
         (query,) = run.check(t, [statement], secrets)
-        columns = tuple(query.get_schema().get_field_names())
-        if columns != COLUMNS:
-            raise statement.error(
-                f"an audit gives the columns {', '.join(COLUMNS)}, and this one "
-                f"{', '.join(columns)}.",
-                "Name them with AS.",
-            )
+        require_columns(statement, query.get_schema().get_field_names())
         t.create_temporary_view(f"audit_{number}", query)
         branches.append(
-            f"SELECT {number} AS audit, source, CAST(problem AS STRING) AS problem "
-            f"FROM audit_{number}"
+            # Of one type each, or they could not be put together.
+            f"SELECT {number} AS audit, CAST(source AS STRING) AS source, "
+            f"CAST(problem AS STRING) AS problem FROM audit_{number}"
         )
     result = t.execute_sql(f"""
         SELECT audit, source, problem, total FROM (

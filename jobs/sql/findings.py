@@ -14,6 +14,9 @@ from udfs.core.errors import ConfigError
 RESULT = "tablegate-audit: "
 """What a line of the client's output begins with that is a result, as JSON."""
 
+COLUMNS = ("source", "problem")
+"""What an audit tells of each row: ``topic[partition]@offset``, and what is wrong there."""
+
 _NUMBER = re.compile(r"^\d+[_-]")
 _RULER = re.compile(r"^-- =+$")
 
@@ -58,6 +61,15 @@ def intent_of(text: str) -> str:
             break
         said.append(line.removeprefix("--").strip())
     return " ".join(said)
+
+
+def require_columns(statement: Statement, columns: Sequence[str]) -> None:
+    """Raises SqlError when an audit gives other columns than ``COLUMNS``."""
+    if tuple(columns) != COLUMNS:
+        raise statement.error(
+            f"an audit gives the columns {', '.join(COLUMNS)}, and this one {', '.join(columns)}.",
+            "Name them with AS.",
+        )
 
 
 def chosen(found: Sequence[Statement], only: Sequence[str]) -> dict[str, Statement]:

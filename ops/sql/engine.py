@@ -118,7 +118,8 @@ class Engine:
             self._be_query(name)
             return self._submitted(table.execute())
 
-        return Query(statement, mode == "I", ends_after(statement.text), submit)
+        columns = tuple(table.get_resolved_schema().get_column_names())
+        return Query(statement, columns, mode == "I", ends_after(statement.text), submit)
 
     def _insert(self, statement: Statement) -> Insert:
         inserts = self._t.create_statement_set()

@@ -35,6 +35,7 @@ _JOIN_S = 5.0
 _SUBMIT_S = 180.0
 # The operator whose watermark is the gate; a query over other tables has none.
 _GATE = next(o.name for o in TABLE_SIDE if o.uid == "table-watermark")
+_WITHOUT_SLOT = frozenset({"CREATED", "SCHEDULED"})
 _ENDED = frozenset({"FAILED", "CANCELED", "FINISHED", "SUSPENDED"})
 
 
@@ -114,6 +115,20 @@ class Running:
     def columns(self) -> list[Column]:
         """The columns of its rows; waits as ``job_id`` does."""
         return self._submitted.result(_SUBMIT_S).columns
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last row has come, and with it the end of its job."""
+        return self._ended
+
+    def runs(self) -> bool:
+        """Whether all its tasks have got a slot; False too while nothing is known of the job."""
+        if not self._submitted.done() or self._submitted.exception():
+            return False
+        with contextlib.suppress(StackError):
+            states = flink_run.task_states(ask(self._cluster, "GET", f"/jobs/{self.job_id}"))
+            return bool(states) and states.isdisjoint(_WITHOUT_SLOT)
+        return False
 
     def waits_for_its_table(self) -> bool:
         """Whether its gate is shut, or nothing is known of it yet; asked twice a second at most."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobs.settings import Settings
 from jobs.sql.files import Statement
+from jobs.sql.findings import require_columns
 from ops import flink_run
 from ops.cluster import Cluster
 from ops.sql.audits import AUDIT_S, Audit, audit, summary
@@ -267,18 +268,22 @@ class Shell:
         ready = [self._audit_query(statement) for statement in self._engine.audits()]
         found: list[Audit] = []
         for query in ready:
+            self._say_when_full()
             result = audit(query.statement, query, self._running(query), limit_s)
             found.append(result)
             self._screen.note(summary(result))
             if result.rows:
                 self._screen.rows(result.columns, result.rows)
         failed = sum(not result.passed for result in found)
-        self._screen.note(f"{len(found)} audits, {failed} of them not passed.")
+        unchecked = sum(not result.checked for result in found)
+        behind = f" ({unchecked} not checked)" if unchecked else ""
+        self._screen.note(f"{len(found)} audits, {failed} of them not passed{behind}.")
         return Exit.FAILED if failed else Exit.DONE
 
     def _audit_query(self, statement: Statement) -> Query:
         ready = self._engine.ready(statement)
         if isinstance(ready, Query):
+            require_columns(statement, ready.columns)
             return ready
         raise statement.error("an audit is a SELECT.", "Put it into the folder that is for it.")
 

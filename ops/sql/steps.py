@@ -25,6 +25,7 @@ class Query:
     """A query that could be run. ``ends_after``: see ``ops.sql.kinds.ends_after``."""
 
     statement: Statement
+    columns: tuple[str, ...]
     insert_only: bool
     ends_after: int | None
     submit: Callable[[str], Submitted]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.sql.files import SqlError, of_text
-from jobs.sql.findings import Finding, chosen, findings, intent_of, name_of
+from jobs.sql.findings import Finding, chosen, findings, intent_of, name_of, require_columns
 from ops.paths import SQL
 from udfs.core.errors import ConfigError
 
@@ -52,3 +52,11 @@ def test_two_audits_in_a_file_are_refused_by_line() -> None:
     with pytest.raises(SqlError, match=r"10_a.sql:2: there is an audit a already") as caught:
         chosen(of_text(Path("10_a.sql"), "SELECT 1;\nSELECT 2;", {}), [])
     assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("columns", [["a"], ["problem", "source"], ["source", "problem", "n"], []])
+def test_an_audit_of_other_columns_is_refused_by_line(columns: list[str]) -> None:
+    (statement,) = of_text(Path("10_a.sql"), "\nSELECT 1 AS a;", {})
+    require_columns(statement, ["source", "problem"])
+    with pytest.raises(SqlError, match=r"10_a.sql:2: an audit gives the columns source, problem"):
+        require_columns(statement, columns)

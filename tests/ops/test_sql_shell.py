@@ -298,12 +298,53 @@ def test_a_preference_that_is_none_is_refused(text: str, rig: Rig) -> None:
 # --------------------------------------------------------------------------------- audits
 
 
-def test_audits_pass_when_none_finds_rows_while_it_looks(rig: Rig) -> None:
-    rig.engine.audit_texts = ("SELECT 1", "SELECT 2")
-    assert rig.run("\\audits 0") is Exit.DONE
+def test_audits_pass_when_all_have_ended_without_rows(rig: Rig) -> None:
+    rig.engine.audit_texts, rig.engine.endless = ("SELECT 1", "SELECT 2"), False
+    assert rig.run("\\audits") is Exit.DONE
     assert "a.sql:1: no rows: SELECT 1" in rig.err.getvalue()
-    assert "2 audits, 0 of them not passed." in rig.err.getvalue()
+    assert "2 audits, 0 of them not passed.\n" in rig.err.getvalue()
+    assert rig.states() == ["FINISHED", "FINISHED"]
+
+
+def test_an_audit_that_did_not_end_has_not_passed(rig: Rig) -> None:
+    rig.engine.audit_texts = ("SELECT 1", "SELECT 2")
+    assert rig.run("\\audits 0") is Exit.FAILED
+    assert "a.sql:1: NOT CHECKED, it did not end within 0 s: SELECT 1" in rig.err.getvalue()
+    assert "2 audits, 2 of them not passed (2 not checked)." in rig.err.getvalue()
     assert rig.states() == ["CANCELED", "CANCELED"]
+
+
+def test_an_audit_that_never_ran_has_not_passed_and_the_missing_slots_are_told(rig: Rig) -> None:
+    rig.engine.audit_texts = ("SELECT 1",)
+    rig.cluster.free_slots, rig.cluster.tasks = 0, {"SCHEDULED": 2, "RUNNING": 1}
+    assert rig.run("\\audits 0") is Exit.FAILED
+    said = rig.err.getvalue()
+    assert "NOT CHECKED, its job did not begin within 0 s" in said
+    assert said.index("Not enough slots are free") < said.index("NOT CHECKED")
+    assert rig.states() == ["CANCELED"]
+
+
+def test_what_may_be_withdrawn_is_no_finding_before_the_end(rig: Rig) -> None:
+    rig.engine.audit_texts, rig.engine.insert_only = ("SELECT 1",), False
+    rig.engine.answers = {"SELECT 1": rows("x")}
+    assert rig.run("\\audits 0") is Exit.FAILED
+    assert "NOT CHECKED, it did not end" in rig.err.getvalue()
+    assert rig.out.getvalue() == ""
+
+
+def test_what_only_grows_is_a_finding_also_without_an_end(rig: Rig) -> None:
+    rig.engine.audit_texts = ("SELECT 1",)
+    rig.engine.answers = {"SELECT 1": rows("x")}
+    assert rig.run("\\audits 0") is Exit.FAILED
+    assert "ROWS FOUND" in rig.err.getvalue()
+    assert rig.out.getvalue().split() == ["a", "x"]
+
+
+def test_an_audit_of_other_columns_is_refused_before_any_is_run(rig: Rig) -> None:
+    rig.engine.audit_texts, rig.engine.selected = ("SELECT 1 AS a",), ("a",)
+    with pytest.raises(SqlError, match=r"a\.sql:1: an audit gives the columns source, problem"):
+        rig.run("\\audits")
+    assert rig.cluster.jobs == {}
 
 
 def test_an_audit_that_finds_rows_shows_some_and_the_others_are_run(rig: Rig) -> None:
@@ -312,6 +353,7 @@ def test_an_audit_that_finds_rows_shows_some_and_the_others_are_run(rig: Rig) ->
     assert rig.run("\\audits 5") is Exit.FAILED
     assert "a.sql:1: ROWS FOUND: SELECT 1" in rig.err.getvalue()
     assert "a.sql:1: no rows: SELECT 2" in rig.err.getvalue()
+    assert "2 audits, 1 of them not passed.\n" in rig.err.getvalue()
     assert rig.out.getvalue().split() == ["a", *"abcdefghij"]
 
 
@@ -325,7 +367,7 @@ def test_rows_that_were_withdrawn_are_no_finding(rig: Rig) -> None:
 def test_an_audit_whose_job_failed_has_not_passed(rig: Rig) -> None:
     rig.engine.audit_texts = ("SELECT 1",)
     rig.engine.fails_with = RuntimeError("gone")
-    assert rig.run("\\audits 0") is Exit.FAILED
+    assert rig.run("\\audits") is Exit.FAILED
     assert "NOT CHECKED, the job failed" in rig.err.getvalue()
 
 
@@ -333,10 +375,9 @@ def test_an_audit_whose_gate_did_not_open_has_not_passed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.engine.audit_texts = ("SELECT 1",)
-    monkeypatch.setattr("ops.sql.audits._OPENS_IN_S", 0.1)
     monkeypatch.setattr(Running, "waits_for_its_table", lambda _: True)
     assert rig.run("\\audits 0") is Exit.FAILED
-    assert "NOT CHECKED, the gate did not open" in rig.err.getvalue()
+    assert "NOT CHECKED, the gate did not open within 0 s" in rig.err.getvalue()
     assert rig.states() == ["CANCELED"]
 
 

@@ -22,12 +22,14 @@ class Cluster:
     jobs: dict[str, dict[str, str]] = field(default_factory=dict)
     cancelled: threading.Event = field(default_factory=threading.Event)
     free_slots: int = 1
+    tasks: Mapping[str, int] = field(default_factory=lambda: {"RUNNING": 1})
     trace: str = ""
     heartbeats: int = 0
     rest_url: str = "http://127.0.0.1:1"
     logs_hint: str = "The logs are elsewhere."
 
     def submit(self, name: str, state: str = "RUNNING") -> str:
+        self.cancelled.clear()
         job_id = f"{len(self.jobs) + 1:032x}"
         self.jobs[job_id] = {"jid": job_id, "name": name, "state": state}
         return job_id
@@ -51,7 +53,7 @@ class Cluster:
         if path.endswith("/exceptions"):
             entries = [{"stacktrace": self.trace}] if self.trace else []
             return {"exceptionHistory": {"entries": entries}}
-        return {**job, "vertices": []}
+        return {**job, "vertices": [{"name": "a task", "tasks": self.tasks}]}
 
 
 @dataclass
@@ -67,6 +69,7 @@ class Engine:
     insert_only: bool = True
     columns: list[Column] = field(default_factory=lambda: [Column("a", "STRING")])
     audit_texts: Sequence[str] = ()
+    selected: tuple[str, ...] = ("source", "problem")
     set_to: dict[str, str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     fails_with: Exception | None = None
@@ -87,7 +90,8 @@ class Engine:
         kind, text = kind_of(statement), statement.text
         self.log.append(f"ready {text}")
         if kind is Kind.QUERY:
-            return Query(statement, self.insert_only, ends_after(text), self._query(text))
+            ends = ends_after(text)
+            return Query(statement, self.selected, self.insert_only, ends, self._query(text))
         if kind is Kind.INSERT:
             return Insert(statement, (text.split()[2],), self._insert(text))
         if kind is Kind.SET:

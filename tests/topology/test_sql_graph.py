@@ -180,6 +180,7 @@ def test_no_setting_changes_what_an_operator_is_called(
         ("tables/90_x.sql", "CREATE TEMPORARY TABLE x (a INT) WITH (${STREAM_OPTION});", 1, "${"),
         ("tables/90_x.sql", "CREATE TEMPORARY TABLE x (a INT) WITH (,${STREAM_OPTIONS});", 1, ","),
         ("audits/90_x.sql", "SELECT 1;\nSELECT\nnothing FROM misses;", 3, "nothing"),
+        ("audits/90_x.sql", "SELECT 1 AS a;", 1, "columns source, problem"),
         ("settings/90_x.sql", "\nSET 'table.exec.state.ttl' = '1 h';", 2, "keep its promise"),
         ("settings/90_x.sql", "SET x = 1;", 1, "quotes"),
     ],
