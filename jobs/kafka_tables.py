@@ -5,7 +5,7 @@ Keys and values stay raw bytes, so that what is passed on is what came in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyflink.table import DataTypes, Schema, TableDescriptor
 
@@ -113,13 +113,13 @@ def table_source(
     return builder.build()
 
 
-def log(topic: str, client: Mapping[str, str], isolation_level: str) -> TableDescriptor:
-    """A topic from its begin to where it ends when it is asked; belongs to no consumer group.
+def log(topics: Iterable[str], client: Mapping[str, str], isolation_level: str) -> TableDescriptor:
+    """Topics from their begin to where they end when it is asked; belongs to no consumer group.
 
     An unfinished transaction at its end holds up whoever reads it until that is over.
     """
     return (
-        _topic(topic, client)
+        _topic(";".join(topics), client)
         .schema(_columns().build())
         .option("properties.isolation.level", isolation_level)
         .option("scan.startup.mode", "earliest-offset")

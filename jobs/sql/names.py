@@ -32,11 +32,13 @@ def log_names(settings: Settings, rules: JoinRules) -> dict[str, str]:
         "RETRY": (output.retry, "read_committed"),
         "DEAD": (output.dead, "read_committed"),
     }
+    read = {name: [topic] for name, (topic, _) in logs.items()}
+    read["ENRICHED"] += list(output.also)
     return {
         **{f"{name}_TOPIC": topic for name, (topic, _) in logs.items()},
         **{
-            f"{name}_LOG": _options(kafka_tables.log(topic, client, isolation))
-            for name, (topic, isolation) in logs.items()
+            f"{name}_LOG": _options(kafka_tables.log(read[name], client, isolation))
+            for name, (_, isolation) in logs.items()
         },
         "CLIENT_OPTIONS": option_list({f"properties.{k}": v for k, v in client.items()}),
         "EVENT_KEY": key_expression(rules.events.key),

@@ -3,9 +3,10 @@
 -- ============================================================================================
 
 -- A miss is NOT_FOUND or DELETED only while the table lags by less than gate.max_table_lag_ms; so a
--- row that was written that long before the event was read, and has not been deleted since, must
--- have been met. Goes by the times in the records: rows with older times than that of their writing
--- may be told wrongly. What compaction has removed is not missed.
+-- row that was written that long before the miss, and has not been deleted since, must have been
+-- met. Goes by the times in the records: rows with older times than that of their writing may be
+-- told wrongly. What compaction has removed is not missed; nor is a row that came while a first try
+-- waited for it, as only later ones say when they missed.
 SELECT
   m.source,
   CONCAT(
@@ -17,4 +18,4 @@ FROM labelled_log AS m
 JOIN lasting_rows AS r ON m.join_key = r.join_key
 WHERE
   m.verdict IN ('NOT_FOUND', 'DELETED')
-  AND r.written_ms < COALESCE(m.first_seen_ms, m.event_ms) - ${MAX_TABLE_LAG_MS};
+  AND r.written_ms < m.missed_ms - ${MAX_TABLE_LAG_MS};

@@ -17,7 +17,7 @@ SELECT
   ) AS problem
 FROM labelled_log
 WHERE
-  topic <> '${ENRICHED_TOPIC}'
+  topic IN ('${RETRY_TOPIC}', '${DEAD_TOPIC}')
   AND (
     (topic = '${RETRY_TOPIC}' AND (verdict IS NULL OR verdict NOT IN (${MISSES})))
     OR (topic = '${DEAD_TOPIC}' AND problem IS NULL)

@@ -23,8 +23,9 @@ CREATE TEMPORARY TABLE table_log (
   o BIGINT METADATA FROM 'offset' VIRTUAL
 ) WITH (${TABLE_LOG});
 
--- What the job has written of each kind.
+-- What the job has written of each kind. Enriched events: those of output.also too.
 CREATE TEMPORARY TABLE enriched_log (
+  topic STRING METADATA VIRTUAL,
   k BYTES,
   v BYTES,
   h MAP<STRING, BYTES> METADATA FROM 'headers' VIRTUAL,

@@ -238,6 +238,8 @@ def test_audits_find_what_is_wrong_and_nothing_else(
     assert clean == (0, {"wrong_nulls": [], "stale_joins": [], "duplicates": [], "labels": []})
 
     (hit,) = [r for r in job.read("enriched") if r.key == b"hit"]
+    also = job.kafka.create_topic("also")
+    letter = f"{job.outputs['dead']}[0]@7"
     planted = {
         "retry": [
             _set_aside("had a row", "p1", "NOT_FOUND", "made-up[0]@0", later_ms),
@@ -247,6 +249,33 @@ def test_audits_find_what_is_wrong_and_nothing_else(
             _set_aside("short", "p1", "NOT_LOADED", "made-up[0]@3", later_ms),
             _set_aside("early", "p1", "NOT_FOUND", "made-up[0]@4", _NOON_MS),
             Message(b"bare", order_of("bare", "p9")[1]),
+            _set_aside("no source", "p9", "NOT_FOUND", "", later_ms),
+            # When a first try missed is not told; a later one is set aside when it misses.
+            _set_aside("waited", "p1", "NOT_FOUND", "made-up[0]@5", _NOON_MS, written_ms=later_ms),
+            _set_aside(
+                "tried again",
+                "p1",
+                "NOT_FOUND",
+                "made-up[0]@5",
+                _NOON_MS,
+                written_ms=later_ms,
+                attempt=2,
+            ),
+            *[_set_aside("twice", "p9", "NOT_FOUND", "made-up[0]@6", later_ms)] * 2,
+            # Replayed, and once more with --again: what the replay wrote, and each of its rounds.
+            _set_aside("replayed", "p9", "NOT_FOUND", "made-up[0]@7", later_ms),
+            *[_replayed("replayed", "p9", "made-up[0]@7", letter)] * 2,
+            *[_set_aside("replayed", "p9", "NOT_FOUND", "made-up[0]@7", later_ms, letter)] * 2,
+            # Sent once, and came out twice.
+            _replayed("replayed", "p9", "made-up[0]@8", letter + "1"),
+            *[_set_aside("torn", "p9", "NOT_FOUND", "made-up[0]@8", later_ms, letter + "1")] * 2,
+        ],
+        "dead": [_set_aside("silent", "p9", "NOT_FOUND", "made-up[0]@9", later_ms)],
+        "also": [
+            Message(hit.key, hit.value, hit.headers, hit.timestamp),
+            Message(
+                *order_of("without its row", "p1"), [("tablegate-verdict", b"NOT_FOUND")], later_ms
+            ),
         ],
         "enriched": [
             Message(hit.key, hit.value, hit.headers, hit.timestamp),
@@ -256,31 +285,51 @@ def test_audits_find_what_is_wrong_and_nothing_else(
             _enriched("old and early", "old", _NOON_MS),
         ],
     }
+    topics = job.outputs | {"also": also}
     for output, messages in planted.items():
-        job.kafka.produce(job.outputs[output], messages)
-    stands = {
-        (output, (r.key or b"").decode()): r.source for output in planted for r in job.read(output)
-    }
-    code, found = _audit(analyst, monkeypatch)
+        job.kafka.produce(topics[output], messages)
+    stands: dict[tuple[str, str], str] = {}
+    for output in planted:
+        for record in job.kafka.consume_all(topics[output]):
+            # Of several the first one, as the audits tell it.
+            place = output, (record.key or b"").decode()
+            stands[place] = min(stands.get(place, record.source), record.source)
+    code, found = _audit(analyst, monkeypatch, "--set", f"output.also.{also}=emit_null")
     assert code == 1
     assert {name: [row["source"] for row in rows] for name, rows in found.items()} == {
-        "wrong_nulls": [stands["retry", "had a row"]],
+        "wrong_nulls": sorted(
+            [
+                stands["retry", "had a row"],
+                stands["retry", "tried again"],
+                stands["also", "without its row"],
+            ]
+        ),
         "stale_joins": [stands["enriched", "stale"]],
-        "duplicates": [min(r.source for r in job.read("enriched") if r.key == b"hit")],
-        "labels": [stands["retry", "bare"]],
+        "duplicates": sorted(
+            [stands["enriched", "hit"], stands["retry", "twice"], stands["retry", "torn"]]
+        ),
+        "labels": sorted(
+            [stands["retry", "bare"], stands["retry", "no source"], stands["dead", "silent"]]
+        ),
     }
-    assert "NOT_FOUND for key p1" in found["wrong_nulls"][0]["problem"]
+    problems = {row["source"]: row["problem"] for rows in found.values() for row in rows}
+    assert "NOT_FOUND for key p1" in problems[stands["also", "without its row"]]
     stale = found["stale_joins"][0]["problem"]
     assert f"{job.products}[0]@0, which had been replaced by @{replaced_by}" in stale
-    assert "2 records with its key and time, and 1 such events" in found["duplicates"][0]["problem"]
-    assert found["labels"][0]["problem"].startswith("verdict is missing, source is missing")
+    twice = problems[stands["enriched", "hit"]]
+    assert "2 records with its key and time, and 1 such events" in twice
+    torn = problems[stands["retry", "torn"]]
+    assert torn == f"2 records for made-up[0]@8, attempt 1, replayed from {letter}1"
+    assert problems[stands["retry", "bare"]].startswith("verdict is missing, source is missing")
+    assert problems[stands["retry", "no source"]] == "source is missing"
+    assert problems[stands["dead", "silent"]] == "error is missing"
 
 
 def _audit(
-    analyst: Analyst, monkeypatch: pytest.MonkeyPatch
+    analyst: Analyst, monkeypatch: pytest.MonkeyPatch, *more: str
 ) -> tuple[int, Mapping[str, list[dict[str, str]]]]:
     monkeypatch.setattr("ops.audit.cli.choose", lambda *_: analyst.job.flink)
-    arguments = ["--config", str(analyst.job.config), "--sql", str(analyst.sql), "--json"]
+    arguments = ["--config", str(analyst.job.config), "--sql", str(analyst.sql), "--json", *more]
     done = CliRunner().invoke(app, ["audit", *arguments])
     assert done.exit_code in {0, 1}, done.output
     told = json.loads(done.stdout)
@@ -288,12 +337,35 @@ def _audit(
     return done.exit_code, {audit["name"]: audit["first"] for audit in told["audits"]}
 
 
-def _set_aside(name: str, key: str, verdict: str, source: str, seen_ms: int) -> Message:
+def _set_aside(
+    name: str,
+    key: str,
+    verdict: str,
+    source: str,
+    seen_ms: int,
+    replayed: str = "",
+    *,
+    written_ms: int = _NOON_MS,
+    attempt: int = 1,
+) -> Message:
     headers = {
         "tablegate-verdict": verdict,
         "tablegate-source": source,
-        "tablegate-attempt": "1",
+        "tablegate-attempt": str(attempt),
         "tablegate-first-seen": str(seen_ms),
+        "tablegate-timestamp": str(_NOON_MS),
+    } | ({"tablegate-replayed": replayed} if replayed else {})
+    told = [(header, text.encode()) for header, text in headers.items()]
+    return Message(*order_of(name, key), told, written_ms)
+
+
+def _replayed(name: str, key: str, source: str, letter: str) -> Message:
+    """What `tablegate retry replay` sends to the retry topic (docs/retry.md)."""
+    headers = {
+        "tablegate-source": source,
+        "tablegate-first-seen": str(_NOON_MS),
+        "tablegate-timestamp": str(_NOON_MS),
+        "tablegate-replayed": letter,
     }
     told = [(header, text.encode()) for header, text in headers.items()]
     return Message(*order_of(name, key), told, _NOON_MS)
