@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from jobs.settings import load
@@ -234,6 +235,37 @@ def test_dead_letters_become_hits_when_their_rows_are_there(new_job: NewJob) -> 
     }
     # A letter of its own now, and the only one that is left to send.
     assert "1 dead letter " in replayed()
+
+
+# tests/cluster/test_sql_views.py has the audits on records that are made up, in CI.
+@pytest.mark.full
+def test_the_audits_find_no_fault_in_what_was_replayed(
+    new_job: NewJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = new_job(settings={"miss": {"grace_ms": 0, "retry_after": "1 s"}})
+    monkeypatch.setattr("ops.audit.cli.choose", lambda *_: job.flink)
+
+    def run(*arguments: str) -> str:
+        line = [*arguments, "--config", str(job.config)]
+        done = CliRunner().invoke(app, line)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    job.kafka.produce(job.products, [product("p0", "mug"), (b"p9", b"{not json")])
+    job.kafka.produce(job.orders, [*(order(n, f"p{n}") for n in range(3)), (b"o3", b"{}")])
+    job.start()
+    job.wait_until(lambda: len(job.read("dead")) == 4, "two misses, no key, and a bad row")
+    assert "3 dead letters" in run("retry", "replay", "--yes")
+    job.wait_until(lambda: len(job.read("dead")) == 7, "the same once more")
+    # Each letter of before for the second time, and each new one for the first.
+    assert "6 dead letters" in run("retry", "replay", "--yes", "--again")
+    job.wait_until(lambda: len(job.read("dead")) == 13, "each of them once more")
+    job.kafka.produce(job.products, [product("p1", "late")])
+    assert "4 dead letters" in run("retry", "replay", "--yes", "--again", "--key", "o1")
+    job.wait_until(lambda: len(job.read("enriched")) == 5, "a hit for each letter of o1")
+    assert run("audit").split() == [
+        *("wrong_nulls", "ok", "stale_joins", "ok", "duplicates", "ok", "labels", "ok")
+    ]
 
 
 def test_what_waited_in_a_version_that_is_left_behind_is_in_the_retry_topic_once_more(

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.settings import from_mapping
 from jobs.sql.files import SqlError
+from jobs.sql.findings import COLUMNS
 from ops.paths import ROOT
 from ops.sql.engine import Engine
 from ops.sql.masking import Masks
@@ -74,7 +75,7 @@ def test_a_result_that_only_grows_is_told_from_one_that_changes(engine: Engine) 
 def test_audits_are_queries(engine: Engine) -> None:
     ready = [engine.ready(statement) for statement in engine.audits()]
     assert ready
-    assert all(isinstance(query, Query) for query in ready)
+    assert all(isinstance(query, Query) and query.columns == COLUMNS for query in ready)
 
 
 @pytest.mark.parametrize(
