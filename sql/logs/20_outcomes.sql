@@ -8,7 +8,7 @@ SELECT
   CONCAT(topic, '[', CAST(p AS STRING), ']@', CAST(o AS STRING)) AS source,
   ${EVENT_KEY} AS join_key,
   v AS enriched,
-  EXTRACT(EPOCH FROM ts) * 1000 AS event_ms
+  EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts) AS event_ms
 FROM enriched_log
 WHERE h['tablegate-verdict'] IS NULL;
 
@@ -28,7 +28,8 @@ SELECT
   TRY_CAST(DECODE(h['tablegate-first-seen'], 'UTF-8') AS BIGINT) AS first_seen_ms,
   -- A record that was set aside has the time of its writing, and the event's own in a header.
   COALESCE(
-    TRY_CAST(DECODE(h['tablegate-timestamp'], 'UTF-8') AS BIGINT), EXTRACT(EPOCH FROM ts) * 1000
+    TRY_CAST(DECODE(h['tablegate-timestamp'], 'UTF-8') AS BIGINT),
+    EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts)
   ) AS event_ms,
   -- When it missed. A try that is not the first one is set aside in the moment in which it misses;
   -- of a first one, which may have waited, no more is told than when the event was read.
@@ -40,11 +41,11 @@ SELECT
           TRY_CAST(DECODE(h['tablegate-attempt'], 'UTF-8') AS BIGINT) > 1
           OR h['tablegate-replayed'] IS NOT NULL
         )
-        THEN EXTRACT(EPOCH FROM ts) * 1000
+        THEN EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts)
     END,
     TRY_CAST(DECODE(h['tablegate-first-seen'], 'UTF-8') AS BIGINT),
     TRY_CAST(DECODE(h['tablegate-timestamp'], 'UTF-8') AS BIGINT),
-    EXTRACT(EPOCH FROM ts) * 1000
+    EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts)
   ) AS missed_ms
 FROM (
   SELECT '${RETRY_TOPIC}' AS topic, k, v, h, ts, p, o

@@ -8,7 +8,7 @@ SELECT
   join_key,
   found.content AS row_content,
   found.content IS NULL AS deleted,
-  EXTRACT(EPOCH FROM ts) * 1000 AS written_ms,
+  EXTRACT(EPOCH FROM ts) * 1000 + EXTRACT(MILLISECOND FROM ts) AS written_ms,
   p,
   o
 FROM (

@@ -231,7 +231,11 @@ def test_audits_find_what_is_wrong_and_nothing_else(
 ) -> None:
     job = analyst.job
     replaced_by = job.kafka.end_offsets(job.products)[0]
-    job.kafka.produce(job.products, [Message(*product("p1", "jug"), partition=0)])
+    rows = [
+        Message(*product("p1", "jug"), partition=0),
+        Message(*product("p7", "lid"), partition=0, timestamp=_NOON_MS + 900),
+    ]
+    job.kafka.produce(job.products, rows)
     # Behind the changes of the table, by more than the lag that is accepted.
     later_ms = time.time_ns() // 1_000_000 + 10 * _LAG_MS
     clean = _audit(analyst, monkeypatch)
@@ -248,6 +252,8 @@ def test_audits_find_what_is_wrong_and_nothing_else(
             _set_aside("gone", "p3", "DELETED", "made-up[0]@2", later_ms),
             _set_aside("short", "p1", "NOT_LOADED", "made-up[0]@3", later_ms),
             _set_aside("early", "p1", "NOT_FOUND", "made-up[0]@4", _NOON_MS),
+            # Its row was younger than the lag by less than a second.
+            _set_aside("at once", "p7", "NOT_FOUND", "made-up[0]@10", _NOON_MS + 1_500),
             Message(b"bare", order_of("bare", "p9")[1]),
             _set_aside("no source", "p9", "NOT_FOUND", "", later_ms),
             # When a first try missed is not told; a later one is set aside when it misses.
