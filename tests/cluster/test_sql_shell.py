@@ -149,6 +149,17 @@ def test_of_a_file_with_an_error_nothing_is_run(sessions: Sessions, tmp_path: Pa
     assert sessions.jobs().keys() == before
 
 
+# Beside tests/ops/test_sql_shell.py it adds what Flink says of a job that waits for slots.
+@pytest.mark.full
+def test_audits_that_got_no_slots_have_not_passed(sessions: Sessions) -> None:
+    code, _, err = sessions.run("-e", "\\audits 5", "--set", "job.parallelism=3")
+    assert code == Exit.FAILED
+    assert "Not enough slots are free" in err
+    assert err.count("NOT CHECKED, its job did not begin within 5 s") == 4, err
+    assert "4 audits, 4 of them not passed (4 not checked)." in err
+    assert sessions.living() == []
+
+
 @pytest.mark.full
 def test_somebody_types_and_interrupts_a_query(sessions: Sessions) -> None:
     with Program(sessions.command(), sessions.environment, str(ROOT)) as shell:
