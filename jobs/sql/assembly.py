@@ -32,6 +32,7 @@ from jobs.sides import TableTicks, gated_rows
 from jobs.sql import run
 from jobs.sql.files import Statement, statements
 from jobs.sql.findings import require_columns
+from jobs.sql.masking import Masks
 from jobs.sql.names import names
 from jobs.sql.topics import require_topics
 from jobs.sql.uids import COUNTED, DECIDED, TABLE_RECORDS
@@ -46,7 +47,10 @@ DEFINED = ("settings", "tables", "logs", "join", "views")
 """The folders whose statements start nothing, in the order in which they are read."""
 
 _NUMBER = re.compile(r"\[\d+\]")
-_COUNT = re.compile(r"^\[\d+\]:")
+# The planner counts nodes through the session, in brackets before or behind what they do.
+_COUNT = re.compile(r"^\[\d+\]:|\[\d+\]$")
+_SEAM = "DataStreamToTable"
+_QUERY = "query-"
 _KEEPS_STATE = re.compile(
     r"Aggregate|Join|Rank|Deduplicate|Over|Normalize|Materialize|Match|Sort|Limit"
 )
@@ -57,8 +61,8 @@ class Defined(NamedTuple):
 
     env: StreamExecutionEnvironment
     t: StreamTableEnvironment
-    secrets: list[str]
-    """What must be masked in whatever Flink says; the longest first."""
+    masks: Masks
+    """What must not be shown of whatever Flink says."""
 
 
 def build(
@@ -74,11 +78,11 @@ def build(
     known = known_names(settings, facts)
     # All of them first, so that a name that is missing shows before the planner takes its time.
     more = {name: statements(run.folder(root, name), known) for name in ("inserts", "audits")}
-    env, t, secrets = define(settings, facts, targets, root, known)
-    for audit, query in zip(more["audits"], run.check(t, more["audits"], secrets), strict=True):
+    env, t, masks = define(settings, facts, targets, root, known)
+    for audit, query in zip(more["audits"], run.check(t, more["audits"], masks), strict=True):
         require_columns(audit, query.get_schema().get_field_names())
     _count(env, t, settings)
-    _write(env, t, more["inserts"], secrets)
+    _write(env, t, more["inserts"], masks)
     return env
 
 
@@ -95,15 +99,15 @@ def define(
     """
     read = {name: statements(run.folder(root, name), known) for name in DEFINED}
     env, t = _environment(settings)
-    secrets = sorted(settings.kafka.properties.secret_values(), key=len, reverse=True)
-    run.define(t, [*read["settings"], *read["tables"]], secrets)
+    masks = Masks.of(settings)
+    run.define(t, [*read["settings"], *read["tables"]], masks)
     # Behind it: what a statement is, Flink's parser knows.
     require_topics(settings, read["tables"])
     _register_table(t, settings, facts, targets, _rules(settings, facts))
-    run.define(t, [*read["logs"], *read["join"]], secrets)
+    run.define(t, [*read["logs"], *read["join"]], masks)
     _register_decided(t)
-    run.define(t, read["views"], secrets)
-    return Defined(env, t, secrets)
+    run.define(t, read["views"], masks)
+    return Defined(env, t, masks)
 
 
 def known_names(settings: Settings, facts: ClusterFacts) -> dict[str, str]:
@@ -239,9 +243,9 @@ def _write(
     env: StreamExecutionEnvironment,
     t: StreamTableEnvironment,
     inserts: list[Statement],
-    secrets: list[str],
+    masks: Masks,
 ) -> None:
-    run.attach(t, inserts, secrets)
+    run.attach(t, inserts, masks)
     taken: set[str] = set()
     for sink in env._j_stream_execution_environment.getTransformations():
         _name(sink, taken)
@@ -250,29 +254,45 @@ def _write(
 def _name(sink: Any, taken: set[str]) -> None:
     """Uids for the operators of a query that somebody wrote; ``taken`` are those given before.
 
-    Made of the table written to, and for an operator with state of what it does: a query keeps the
-    state of what it still does, and is refused by Flink where it does something else, rather than
-    given state that means something else. (By itself Flink did not refuse a count for a maximum.)
-    Other operators are told apart by their place.
+    Made of the table written to, and for an operator with state of what it does and all that is
+    done before it: a query keeps the state of what it still does, and is refused by Flink where it
+    does something else, rather than given state that means something else. (By itself Flink did not
+    refuse a count for a maximum.) Other operators are told apart by their place.
     """
     table = _NUMBER.split(sink.getName())[0]
     for number, one in enumerate(_unnamed(sink, set())):
         kind = _NUMBER.split(one.getName())[0]
-        uid = f"query-{table}-{number}-{kind}"
+        uid = f"{_QUERY}{table}-{number}-{kind}"
         if _KEEPS_STATE.search(kind):
-            uid = _distinct(f"query-{table}-{kind}-{_digest(one.getDescription())}", taken)
-        elif kind == "DataStreamToTable":
+            uid = _distinct(f"{_QUERY}{table}-{kind}-{_digest(one)}", taken)
+        elif kind == _SEAM:
             # Shared by the queries that read it, of which each could be the first.
-            shared = f"query-reads-{one.getInputs()[0].getUid()}"
+            shared = f"{_QUERY}reads-{one.getInputs()[0].getUid()}"
             uid = uid if shared in taken else shared
         taken.add(uid)
         one.setUid(uid)
 
 
-def _digest(description: str) -> str:
-    # The planner counts nodes through the session, in brackets before what they do.
-    does = _COUNT.sub("", description)
-    return hashlib.sha256(does.encode()).hexdigest()[:8]
+def _digest(operator: Any) -> str:
+    return hashlib.sha256(_does(operator, {}).encode()).hexdigest()[:8]
+
+
+def _does(one: Any, known: dict[int, str]) -> str:
+    """What an operator does with what it reads, up to the operators that are the job's own."""
+    number = one.getId()
+    if number not in known:
+        uid = one.getUid()
+        if uid is not None and not uid.startswith(_QUERY):
+            known[number] = uid
+        elif one.getName().startswith(_SEAM):
+            # Its own description has a number, and columns that the query may not read.
+            known[number] = _does(one.getInputs()[0], known)
+        else:
+            reads = [_does(source, known) for source in one.getInputs()]
+            known[number] = (
+                f"{_COUNT.sub('', one.getDescription() or one.getName())} of ({', '.join(reads)})"
+            )
+    return known[number]
 
 
 def _distinct(uid: str, taken: set[str]) -> str:

@@ -17,8 +17,9 @@ from jobs.assembly import JOB_CONFIG
 from jobs.rules import join_rules
 from jobs.settings import Settings
 from jobs.sql import run
-from jobs.sql.files import SqlError, Statement, statements
+from jobs.sql.files import SqlError, Statement, read_text, statements
 from jobs.sql.findings import Finding, chosen, intent_of, require_columns
+from jobs.sql.masking import Masks
 from jobs.sql.names import log_names
 from udfs.sql_functions import sql_functions
 
@@ -38,15 +39,15 @@ def audit(
     audits = chosen(read["audits"], only)
     if not audits:
         raise SqlError(root / "audits", 1, "there is no audit.", "Write one (sql/README.md).")
-    secrets = sorted(settings.kafka.properties.secret_values(), key=len, reverse=True)
+    masks = Masks.of(settings)
     t = _session(settings, job_name)
-    run.define(t, read["settings"], secrets)
+    run.define(t, read["settings"], masks)
     for name, function in sql_functions(rules).items():
         t.create_temporary_function(name, function)
-    run.define(t, read["logs"], secrets)
-    counted = _run(t, audits, secrets, first)
+    run.define(t, read["logs"], masks)
+    counted = _run(t, audits, masks, first)
     return [
-        Finding(name, intent_of(statement.file.read_text(encoding="utf-8")), *counted[name])
+        Finding(name, intent_of(read_text(statement.file)), *counted[name])
         for name, statement in audits.items()
     ]
 
@@ -65,13 +66,13 @@ def _session(settings: Settings, job_name: str) -> StreamTableEnvironment:
 def _run(
     t: StreamTableEnvironment,
     audits: Mapping[str, Statement],
-    secrets: Sequence[str],
+    masks: Masks,
     first: int,
 ) -> dict[str, tuple[int, tuple[tuple[str, str], ...]]]:
     """For each audit the number of rows, and the first of them."""
     branches = []
     for number, statement in enumerate(audits.values()):
-        (query,) = run.check(t, [statement], secrets)
+        (query,) = run.check(t, [statement], masks)
         require_columns(statement, query.get_schema().get_field_names())
         t.create_temporary_view(f"audit_{number}", query)
         branches.append(

@@ -6,7 +6,6 @@ JVM-free: nothing here asks Flink.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from jobs.routing import key_expression, row_key_expression
 from jobs.rules import join_rules
 from jobs.settings import Settings
 from jobs.shading import for_connector
-from jobs.sql.files import SqlError, literal, of_text
+from jobs.sql.files import SqlError, literal, of_text, read_text, with_names
 from udfs.core.errors import ConfigError
 
-_NAME = re.compile(r"\$\{(\w+)\}")
 _START = {"earliest": "earliest-offset", "latest": "latest-offset"}
 
 
@@ -70,19 +68,19 @@ def gate_names(
 
 
 def printed(folder: Path, names: Mapping[str, str]) -> str:
-    """The folder's files as one text, names filled in and comments kept.
+    """The folder's files as one text, names filled in and comments as they are.
 
     A file that asks for the statistics is left out where there are none. Raises SqlError as
     ``jobs.sql.files.statements`` does.
     """
     texts = []
     for file in sorted(folder.glob("*.sql")):
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
         if "${STATS_READ}" in text and "STATS_READ" not in names:
             continue
         # For its checks: unknown names, quotes that do not close.
         of_text(file, text, names)
-        texts.append(_NAME.sub(lambda match: names[match[1]], text))
+        texts.append(with_names(text, names))
     if not texts:
         raise SqlError(folder, 1, "there are no *.sql files in it.", "Give the path of sql/.")
     return "\n".join(texts)

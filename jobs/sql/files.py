@@ -69,13 +69,52 @@ def statements(folder: Path, names: Mapping[str, str]) -> list[Statement]:
     return [
         statement
         for file in sorted(folder.glob("*.sql"))
-        for statement in of_text(file, file.read_text(encoding="utf-8"), names)
+        for statement in of_text(file, read_text(file), names)
     ]
+
+
+def read_text(file: Path) -> str:
+    """A file's text; a byte order mark before it is dropped.
+
+    Raises SqlError when it is not UTF-8, and OSError when it cannot be read.
+    """
+    return decoded(file, file.read_bytes())
+
+
+def decoded(file: Path, raw: bytes) -> str:
+    """The text of ``raw``, which came from ``file``. Raises SqlError as :func:`read_text` does."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SqlError(
+            file,
+            raw.count(b"\n", 0, error.start) + 1,
+            f"this is not UTF-8: byte 0x{raw[error.start]:02x}.",
+            "Save the file as UTF-8.",
+        ) from None
+    return text.replace("\r\n", "\n")
 
 
 def of_text(file: Path, text: str, names: Mapping[str, str]) -> list[Statement]:
     """The statements of one file's text. Raises SqlError as :func:`statements` does."""
     return [_filled(file, begin, part, names) for begin, part in _parts(file, text)]
+
+
+def require_whole(file: Path, text: str) -> None:
+    """See that what begins in a text ends in it; names are not looked at. Raises SqlError."""
+    for _ in _parts(file, text):
+        pass
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with its comments, the names outside of them replaced as far as there are any."""
+    filled: list[str] = []
+    at = 0
+    for token in _TOKEN.finditer(text):
+        if _is_comment(token[0]):
+            filled += [_replaced(text[at : token.start()], names), token[0]]
+            at = token.end()
+    return "".join([*filled, _replaced(text[at:], names)])
 
 
 def is_open(text: str) -> bool:
@@ -118,13 +157,21 @@ def _parts(file: Path, text: str) -> Iterator[tuple[int, str]]:
             yield from _stripped(line, "".join(kept))
             line = text.count("\n", 0, at)
             kept = []
-        elif found.startswith(("--", "/*")) and not found.startswith("/*+"):
+        elif _is_comment(found):
             # Its line breaks stay, and with them the count of lines.
             kept.append(" " + "\n" * found.count("\n"))
         else:
             kept.append(found)
     for begin, _ in _stripped(line, "".join(kept) + text[at:]):
         raise SqlError(file, begin, "this statement does not end.", "Put a semicolon behind it.")
+
+
+def _is_comment(token: str) -> bool:
+    return token.startswith(("--", "/*")) and not token.startswith("/*+")
+
+
+def _replaced(text: str, names: Mapping[str, str]) -> str:
+    return _NAME.sub(lambda match: names.get(match[1], match[0]), text)
 
 
 def _stripped(line: int, part: str) -> Iterator[tuple[int, str]]:

@@ -71,8 +71,12 @@ def names(settings: Settings, facts: ClusterFacts, rules: JoinRules) -> dict[str
         "DEAD_OPTIONS": _options(_sink(settings, client, "dead", dead)),
         "TO_RETRY": _texts(MISSES if policy.route else ()),
         "TO_DEAD": _texts((Verdict.BAD_RECORD, *([Verdict.NO_KEY] if policy.route else ()))),
+        # Both may be null for the planner, so that the join's state is of the same types, and a
+        # savepoint of one goes on as the other.
         "EVENT_MOMENT": (
-            "CURRENT_ROW_TIMESTAMP()" if continuous else f"TO_TIMESTAMP_LTZ({STARTUP_MOMENT_MS}, 3)"
+            "CASE WHEN TRUE THEN CURRENT_ROW_TIMESTAMP() END"
+            if continuous
+            else f"TO_TIMESTAMP_LTZ({STARTUP_MOMENT_MS}, 3)"
         ),
         "BEYOND_THE_GATE": f"TO_TIMESTAMP_LTZ({FAR_FUTURE_MS + 1}, 3)",
     }

@@ -15,6 +15,8 @@ from pyflink.table import StreamTableEnvironment, Table
 from pyflink.util.exceptions import JavaException
 
 from jobs.sql.files import SqlError, Statement
+from jobs.sql.masking import Masks
+from jobs.sql.options import can_be_read
 
 _FOLDERS = {
     "settings": (r"SET\s", "SET 'name' = 'value'"),
@@ -36,21 +38,28 @@ _PROMISED = {
     "table.optimizer.reuse-sub-plan-enabled": "false",
     "table.local-time-zone": "UTC",
 }
+_FIXED = {
+    "execution.runtime-mode": "a job is a stream that goes on, and audits come to an end.",
+    "table.exec.uid.generation": "what an operator is called decides what it finds in a savepoint.",
+}
 _CAUSE = re.compile(
     r"^(?:Caused by: |: )?[\w.$]+(?:Exception|Error): (.+?)(?=^\s+at |^Caused by|\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _LINE = re.compile(r"(?:[Ff]rom |[Aa]t )?line (\d+)")
+_POSITION = r"line \d+, column \d+"
+_PLACE = re.compile(rf"(?:From {_POSITION} to|At) {_POSITION}: |,? at {_POSITION}\b(?=[\s.,;:]|$)")
 _LENGTH = 600
+_NOTHING_HIDDEN = Masks(())
 _FROM_FLINK = (Py4JError, JavaException)
 
 
 def define(
-    t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
+    t: StreamTableEnvironment, statements: Iterable[Statement], masks: Masks = _NOTHING_HIDDEN
 ) -> None:
     """Apply settings, and create tables and views.
 
-    ``secrets`` are masked in what Flink says. Raises SqlError.
+    ``masks`` hide secrets in what Flink says. Raises SqlError.
     """
     for statement in statements:
         _require_kind(statement)
@@ -60,11 +69,11 @@ def define(
             else:
                 t.execute_sql(statement.text)
         except _FROM_FLINK as error:
-            raise explained(statement, error, secrets) from None
+            raise explained(statement, error, masks) from None
 
 
 def attach(
-    t: StreamTableEnvironment, statements: Sequence[Statement], secrets: Sequence[str] = ()
+    t: StreamTableEnvironment, statements: Sequence[Statement], masks: Masks = _NOTHING_HIDDEN
 ) -> None:
     """Plan all inserts as one set and add them to the graph, which is not started. Raises SqlError.
 
@@ -80,7 +89,7 @@ def attach(
             try:
                 _attach(t, [statement])
             except _FROM_FLINK as error:
-                raise explained(statement, error, secrets) from None
+                raise explained(statement, error, masks) from None
         raise
 
 
@@ -92,7 +101,7 @@ def _attach(t: StreamTableEnvironment, statements: Iterable[Statement]) -> None:
 
 
 def check(
-    t: StreamTableEnvironment, statements: Iterable[Statement], secrets: Sequence[str] = ()
+    t: StreamTableEnvironment, statements: Iterable[Statement], masks: Masks = _NOTHING_HIDDEN
 ) -> list[Table]:
     """See that queries which nobody runs now could be run. Raises SqlError."""
     queries = []
@@ -101,11 +110,11 @@ def check(
         try:
             queries.append(t.sql_query(statement.text))
         except _FROM_FLINK as error:
-            raise explained(statement, error, secrets) from None
+            raise explained(statement, error, masks) from None
     return queries
 
 
-def explained(statement: Statement, error: Exception, secrets: Sequence[str]) -> SqlError:
+def explained(statement: Statement, error: Exception, masks: Masks) -> SqlError:
     """What Flink says of a statement, with the file's own line."""
     trace = str(error)
     # The innermost cause that says something names the place; those around it say "failed".
@@ -113,8 +122,8 @@ def explained(statement: Statement, error: Exception, secrets: Sequence[str]) ->
     what = next((cause for cause in reversed(told) if _LINE.search(cause)), "")
     what = what or (told[-1] if told else trace)
     lines = [int(number) for number in _LINE.findall(what)]
-    for secret in secrets:
-        what = what.replace(secret, "***")
+    # The file's line is told, and is another one where something was put in for a name.
+    what = _PLACE.sub("", masks(what))
     what = " ".join(what.split())[:_LENGTH].rstrip(".")
     return statement.error(
         f"Flink refuses this statement: {what}.",
@@ -141,11 +150,17 @@ def set_option(t: StreamTableEnvironment, statement: Statement) -> None:
         raise statement.error(
             "a setting needs a name and a value in quotes.", "Write SET 'name' = 'value';"
         )
-    name, value = match[1], match[2].replace("''", "'")
+    name, value = match[1].strip(), match[2].replace("''", "'")
+    if name in _FIXED:
+        raise statement.error(f"{name} is not to be set here: {_FIXED[name]}", "Take it away.")
     if _PROMISED.get(name, value) != value:
         raise statement.error(
             f"with {name} = {value} the join would not keep its promise.",
             f"Leave it at {_PROMISED[name]}.",
+        )
+    if not can_be_read(name, value):
+        raise statement.error(
+            f"Flink cannot read {value} as {name}.", "Give a value that it takes."
         )
     t.get_config().set(name, value)
 

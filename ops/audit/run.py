@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jobs.settings import Settings
 from jobs.sql.findings import Finding, findings
+from jobs.sql.masking import Masks
 from jobs.sql.topics import require_logs
 from ops import flink_run
 from ops.cluster import Cluster
@@ -90,7 +91,5 @@ def _masked(settings: Settings) -> Iterator[None]:
     try:
         yield
     except StackError as error:
-        what = error.what
-        for secret in sorted(settings.kafka.properties.secret_values(), key=len, reverse=True):
-            what = what.replace(secret, "***")
-        raise StackError(what, error.remedy) from None
+        masks = Masks.of(settings)
+        raise StackError(masks(error.what), error.remedy) from None

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from jobs.settings import load
-from jobs.sql.files import is_open
+from jobs.sql.files import decoded, is_open, read_text, require_whole
 from ops.cluster import choose
 from ops.paths import ROOT
 from ops.sql.errors import Exit, ShellError, exit_code
@@ -95,6 +95,10 @@ def sql(
     with _exits():
         settings = load(config, overrides or [])
         inputs = [] if interactive else list(_inputs(execute or [], file))
+        for text, where in inputs:
+            # Here already: Flink's client takes its time to start.
+            if not text.lstrip().startswith("\\"):
+                require_whole(where, text)
         screen: Screen = (
             Terminal(Console(highlight=False))
             if interactive
@@ -110,16 +114,18 @@ def _inputs(execute: list[str], file: Path | None) -> Iterator[tuple[str, Path]]
     """Each text that is to be run, with the name that errors give it."""
     for text in execute:
         is_whole = text.lstrip().startswith("\\") or not is_open(text)
-        yield (text if is_whole else f"{text};"), Path("-e")
+        # On a line of its own: the text may end with a comment.
+        yield (text if is_whole else f"{text}\n;"), Path("-e")
     if file is not None:
         try:
-            yield file.read_text(encoding="utf-8"), file
-        except (OSError, UnicodeDecodeError) as error:
+            yield read_text(file), file
+        except OSError as error:
             raise ShellError(
                 f"{file} cannot be read: {error}.", "Check the path.", Exit.REFUSED
             ) from error
     elif not execute:
-        yield sys.stdin.read(), Path("stdin")
+        stdin = Path("stdin")
+        yield decoded(stdin, sys.stdin.buffer.read()), stdin
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from jobs.preflight.facts import ClusterFacts
 from jobs.settings import Settings
 from jobs.sql import run
 from jobs.sql.assembly import define, known_names
-from jobs.sql.files import SqlError, Statement, of_text, statements
+from jobs.sql.files import Statement, of_text, statements
+from jobs.sql.masking import Masks
 from jobs.sql.topics import require_topics
 from ops.sql.kinds import Kind, ends_after, kind_of
-from ops.sql.masking import Masks
 from ops.sql.results import NULL, Change, Column, readable
 from ops.sql.running import SILENT_S
 from ops.sql.session import for_reading
@@ -107,8 +107,7 @@ class Engine:
                 return self._set(statement)
             return self._told(self._t.execute_sql(statement.text))
         except _FROM_FLINK as error:
-            told = run.explained(statement, error, self._masks.forms)
-            raise SqlError(told.file, told.line, self._masks(told.what), told.remedy) from None
+            raise run.explained(statement, error, self._masks) from None
 
     def _query(self, statement: Statement) -> Query:
         table = self._t.sql_query(statement.text)

@@ -36,6 +36,7 @@ _BEGIN = {
     Kind.EXPLAIN: r"EXPLAIN\b",
 }
 _QUOTED = re.compile(r"'(?:[^']|'')*'|`[^`]*`")
+_HINT = re.compile(r"/\*\+.*?\*/", re.DOTALL)
 _INNERMOST = re.compile(r"\([^()]*\)")
 _ORDER = re.compile(r"\bORDER\s+BY\b", re.IGNORECASE)
 _LIMIT = re.compile(
@@ -72,9 +73,21 @@ def ends_after(query: str) -> int | None:
 
 def _outermost(query: str) -> str:
     """The text without what stands in quotes and parentheses."""
-    text = _QUOTED.sub("?", query)
+    text = _unwrapped(_HINT.sub(" ", _QUOTED.sub("?", query)))
     while (shorter := _INNERMOST.sub("?", text)) != text:
         text = shorter
+    return text
+
+
+def _unwrapped(text: str) -> str:
+    """The query itself, if parentheses stand around all of it."""
+    text = text.strip()
+    depth = 0
+    for place, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0:
+            around = text.startswith("(") and place == len(text) - 1
+            return _unwrapped(text[1:-1]) if around else text
     return text
 
 

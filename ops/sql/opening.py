@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from jobs.clients import librdkafka_config
 from jobs.preflight import inspect
 from jobs.settings import Settings, load_merge
+from jobs.sql.masking import Masks
 from ops.cluster import Cluster
 from ops.flink_run import last_cause
 from ops.sql.errors import Exit, ShellError
 from ops.sql.jvm import flink_client
-from ops.sql.masking import Masks
 from ops.sql.screen import Screen
 from ops.sql.session import for_session, notes
 from ops.sql.shell import Shell
@@ -109,6 +109,7 @@ def opened(
     with _ended_by_signals(), flink_client(cluster, [path.resolve() for path in python_files]):
         from ops.sql.engine import Engine  # noqa: PLC0415
 
+        screen.note("Flink's client is there; it makes the tables and views.")
         engine = Engine(own, facts, targets, root, masks)
         shell = Shell(engine, cluster, own, name, screen, masks, timeout_s=timeout_s)
         yield Session(shell, engine, screen, masks, name)

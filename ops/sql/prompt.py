@@ -19,7 +19,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from jobs.sql.files import is_open
-from ops.sql.masking import Masks
+from jobs.sql.masking import Masks
 from ops.sql.words import Vocabulary, suggestions
 
 

@@ -11,21 +11,26 @@ from pathlib import Path
 from jobs.settings import Settings
 from jobs.sql.files import Statement
 from jobs.sql.findings import require_columns
+from jobs.sql.masking import Masks
 from ops import flink_run
 from ops.cluster import Cluster
 from ops.sql.audits import AUDIT_S, Audit, audit, summary
 from ops.sql.errors import Exit, ShellError
 from ops.sql.kinds import title
-from ops.sql.masking import Masks
 from ops.sql.results import Change, Column
-from ops.sql.running import Clock, End, Running, end_job
+from ops.sql.running import Clock, End, Running
 from ops.sql.screen import Mode, Screen
 from ops.sql.steps import Insert, Jobs, Option, Query, Ready, Statements, Told
+from ops.sql.submitting import Interrupts, Submitting, end_job
 from ops.sql.words import COMMANDS
 
 _OURS = re.compile(r"\.sql-[0-9a-f]{6}: ")
 _OPTION = re.compile(r"SET\s+'tablegate\.([\w-]+)'\s*=\s*'([^']*)'", re.IGNORECASE)
 _LIVING = frozenset({"RUNNING", "CREATED", "INITIALIZING", "RESTARTING", "FAILING"})
+_COMING = "Flink's client is at the submission; the job is cancelled as soon as it is there."
+_NOTHING = "Interrupted; nothing was submitted."
+# For a job that is wanted no more, in seconds.
+_END_S = 60.0
 _ID = re.compile(r"[0-9a-f]{4,32}")
 
 HELP = f"""\
@@ -41,6 +46,13 @@ A statement ends with a semicolon and may have several lines.
 ${{NAME}} stands for a topic or an option of the settings (sql/README.md lists them).
   \\jobs    \\cancel ID    \\audits [SECONDS]    \\?    \\q
 """
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """The job of an INSERT."""
+
+    job_id: str
 
 
 @dataclass(frozen=True)
@@ -107,8 +119,12 @@ class Shell:
         if text.lstrip().startswith("\\"):
             return self._command(text.strip())
         before = self._engine.options()
+        statements = self._engine.read(text, file)
+        if len(statements) > 1:
+            # Each is planned, which takes seconds on a busy machine.
+            self._screen.note(f"Checking {len(statements)} statements of {file}; nothing runs yet.")
         try:
-            steps = [self._ready(statement) for statement in self._engine.read(text, file)]
+            steps = [self._ready(statement) for statement in statements]
         finally:
             # Each setting is made once more where it stands among the statements that are run.
             self._engine.restore(before)
@@ -174,9 +190,12 @@ class Shell:
                 end = self._screen.query(running, query, self._mode, Clock(self._timeout_s))
             except KeyboardInterrupt:
                 end = End.INTERRUPTED
+                if running.submitted is None:
+                    self._screen.note(_COMING)
         # Said when it is true: the block above has seen the job end.
         if end is End.INTERRUPTED:
-            self._screen.note(f"Job {running.job_id} is cancelled.")
+            submitted = running.submitted
+            self._screen.note(f"Job {submitted.job_id} is cancelled." if submitted else _NOTHING)
             return Exit.INTERRUPTED
         if end is End.TIME:
             self._screen.note(f"The query's time is up; job {running.job_id} is cancelled.")
@@ -190,11 +209,25 @@ class Shell:
         for note in self._shared(insert):
             self._screen.note(note)
         name = self._job_name(insert.statement)
-        job_id = insert.submit(name)
+        job_id = self._inserted(insert, name)
+        if not job_id:
+            return Exit.INTERRUPTED
         self._inserts[job_id] = name
         columns = [Column("job", "STRING"), Column("name", "STRING")]
         self._screen.rows(columns, [Change("+I", (job_id, name))])
         return Exit.DONE
+
+    def _inserted(self, insert: Insert, name: str) -> str:
+        """The job's id; "" when Ctrl-C was pressed before it was there."""
+        with Interrupts() as interrupts:
+            submitting = Submitting(self._cluster, lambda: Inserted(insert.submit(name)))
+            try:
+                return submitting.wait(interrupts).job_id
+            except KeyboardInterrupt:
+                self._screen.note(_COMING)
+                ended = submitting.end(_END_S)
+        self._screen.note(f"Job {ended.job_id} is cancelled." if ended else _NOTHING)
+        return ""
 
     def _shared(self, insert: Insert) -> Iterator[str]:
         output = self._settings.output
@@ -228,7 +261,7 @@ class Shell:
         columns = [Column(name, "STRING") for name in ("job", "state", "name")]
         listed = sorted(
             flink_run.jobs(self._cluster),
-            key=lambda job: (job["state"] not in _LIVING, job["name"]),
+            key=lambda job: (job["state"] not in _LIVING, -job["start-time"]),
         )
         rows = [
             Change("+I", (job["jid"], job["state"], self._masks(job["name"]))) for job in listed

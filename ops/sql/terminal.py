@@ -89,9 +89,8 @@ class Terminal:
                 break
             if not first and now - looked >= _LOOK_EVERY_S:
                 looked = now
-                waits = running.waits_for_its_table()
-                what = "it starts, or waits for its table" if waits else "no rows yet"
-                status.update(f"job {running.job_id}: {what}; Ctrl-C ends it")
+                stage = running.stage().value
+                status.update(f"job {running.job_id}: {stage}; Ctrl-C ends it")
         return first
 
     def _page(self, lines: Sequence[str]) -> bool:

@@ -78,11 +78,12 @@ SELECT ${EVENT_KEY} AS join_key, DECODE(k, 'UTF-8') AS record_key, DECODE(v, 'UT
   ts, p, o, rt
 FROM stream_topic;
 
--- Each event with its row, from the moment on at which the table has been read. NO_KEY is also an
--- event that cannot be read.
+-- Each event with its row, from the moment on at which the table has been read. What the job's own
+-- reader refuses of a JSON object (a key written twice, say) is not told from others here.
 CREATE TEMPORARY VIEW joined_events AS
 SELECT
   CASE
+    WHEN e.event IS NULL OR e.event IS NOT JSON OBJECT THEN 'BAD_RECORD'
     WHEN e.join_key IS NULL THEN 'NO_KEY'
     WHEN r.join_key IS NULL THEN 'NOT_FOUND'
     WHEN r.deleted THEN 'DELETED'

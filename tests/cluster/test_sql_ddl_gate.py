@@ -143,8 +143,18 @@ def test_no_event_is_joined_with_a_half_loaded_table(orders: Orders) -> None:
     asked = [f"p{n}" for n in (*range(100), *range(ROWS - 99, ROWS))] + ["nowhere"]
     orders.events(*asked)
     orders.kafka.produce(orders.orders, [(b"no key", b"{}")])
-    rows = orders.session().take(QUERY, len(asked) + 1)
-    assert _counts(rows) == {"HIT": len(asked) - 2, "DELETED": 1, "NOT_FOUND": 1, "NO_KEY": 1}
+    unreadable = [
+        Message(b"bad", value) for value in (b"rubbish", b"[1]", b'{"product": "p2"', None)
+    ]
+    orders.kafka.produce(orders.orders, unreadable)
+    rows = orders.session().take(QUERY, len(asked) + 1 + len(unreadable))
+    assert _counts(rows) == {
+        "HIT": len(asked) - 2,
+        "DELETED": 1,
+        "NOT_FOUND": 1,
+        "NO_KEY": 1,
+        "BAD_RECORD": len(unreadable),
+    }
     assert all(
         json.loads(content)["name"] == f"n{key[1:]}"
         for verdict, _, key, content in rows

@@ -125,6 +125,38 @@ def test_a_query_more_starts_from_the_savepoint_on_a_quiet_table_and_finds_its_r
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("first", "second"), [("startup", "continuous"), ("continuous", "startup")]
+)
+def test_a_savepoint_with_held_events_goes_on_under_the_other_consistency_and_back(
+    first: str, second: str, new_job: NewJob
+) -> None:
+    job = new_job(settings={"gate": {**_SETTINGS["gate"], "pause_stream": False}})
+    _write_rows(job, [("p1", "mug"), ("p2", "old")])
+    _write_orders(job, [(1, "p1"), (2, "p2")])
+    with job.kafka.transaction() as transaction:
+        message = _row(("p2", "new"))
+        transaction.produce(job.products, message.value, message.key)
+        assert transaction.flush(30) == 0
+        _start_under(job, first)
+        job.wait_until(lambda: _read(job) == 2, "all events read")
+        savepoint = job.stop()
+        _write_orders(job, [(3, "p2")])
+        _start_under(job, second, savepoint)
+        job.wait_until(lambda: _read(job) == 3, "the event after the savepoint")
+        assert _answers(job) == {}, "decided while the gate was shut"
+        transaction.commit_transaction(60)
+    _wait_for_answers(job, {1, 2, 3})
+    early = {1: {"mug"}, 2: {"new"}, 3: {"new"}}
+    assert _answers(job) == early
+    _start_under(job, first, job.stop())
+    _write_orders(job, [(4, "p1"), (5, "p9")])
+    _wait_for_answers(job, {4, 5})
+    assert _answers(job) == early | {4: {"mug"}, 5: {"NOT_FOUND"}}
+
+
+@pytest.mark.full
 def test_a_second_job_with_another_query_runs_beside_the_first(
     new_job: NewJob, tmp_path: Path
 ) -> None:
@@ -152,8 +184,9 @@ def test_a_second_job_with_another_query_runs_beside_the_first(
 # What Flink does with a query's state: tests/topology/test_sql_edits.py has more edits, by the
 # graph alone. Two misses are in the savepoint, a deletion comes after it.
 _EDITS = {
-    # The counts go on: what the old condition has counted stays in.
-    "another WHERE": (f"{_SELECT} WHERE verdict = 'DELETED' GROUP BY join_key", 3),
+    "a condition on the count": (f"{_COUNT} HAVING COUNT(*) > 1", 3),
+    # What the old condition has counted would stay in.
+    "another WHERE": (f"{_SELECT} WHERE verdict = 'DELETED' GROUP BY join_key", None),
     # Its state would be of the same types.
     "another aggregate": (
         "SELECT join_key, MAX(stream_offset) FROM misses GROUP BY join_key",
@@ -203,6 +236,15 @@ def _start(job: JoinJob, sql: Path = SQL, savepoint: str | None = None) -> None:
     job.start(entry=ENRICH_SQL, job_arguments=["--sql", str(sql)], from_savepoint=savepoint)
 
 
+def _start_under(job: JoinJob, consistency: str, savepoint: str | None = None) -> None:
+    job.start(
+        entry=ENRICH_SQL,
+        job_arguments=["--sql", str(SQL)],
+        overrides=[f"gate.consistency={consistency}"],
+        from_savepoint=savepoint,
+    )
+
+
 def _topic(job: JoinJob) -> str:
     return job.kafka.create_topic("mine", 1, {"cleanup.policy": "compact"})
 
@@ -219,8 +261,13 @@ def _with_totals(place: Path, topic: str, query: str = _COUNT) -> Path:
 
 
 def _totals(job: JoinJob, topic: str) -> dict[str, int]:
-    rows = [json.loads(r.value or b"{}") for r in job.kafka.consume_all(topic)]
-    return {row["join_key"]: row["n"] for row in rows}
+    counts: dict[str, int] = {}
+    for record in job.kafka.consume_all(topic):
+        key = json.loads(record.key or b"{}")["join_key"]
+        counts.pop(key, None)
+        if record.value is not None:
+            counts[key] = json.loads(record.value)["n"]
+    return counts
 
 
 def _read(job: JoinJob) -> int:

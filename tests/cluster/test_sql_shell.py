@@ -181,6 +181,12 @@ def test_somebody_types_and_interrupts_a_query(sessions: Sessions) -> None:
         shell.type("SELECT *\rFROM nothing;\r")
         shell.expect("line:2: Flink refuses this statement.*'nothing'.*not found")
 
+        shell.type("SELECT join_key FROM misses;\r")
+        shell.expect("submitting")
+        shell.type("\x03")
+        shell.expect(f"(is cancelled|nothing was submitted).*{prompt}")
+        assert sessions.living() == []
+
         # What there is can be completed, columns of a table behind the cursor too.
         shell.type("SELECT stream_off FROM misses LIMIT 0")
         shell.type("\x1b[D" * len(" FROM misses LIMIT 0") + "\t")

@@ -181,6 +181,14 @@ def test_a_name_that_nobody_knows_is_told_with_its_line(tmp_path: Path) -> None:
         printed(tmp_path, {"ENRICHED_READ": ""})
 
 
+def test_a_name_in_a_comment_stays_as_it_is(tmp_path: Path) -> None:
+    text = "-- ${READ}, ${OF_OLD}\nSELECT '--${READ}' /* ${READ} */ FROM ${READ} /*+ ${READ} */;\n"
+    (tmp_path / "10.sql").write_text(text)
+    assert printed(tmp_path, {"READ": "t"}) == (
+        "-- ${READ}, ${OF_OLD}\nSELECT '--t' /* ${READ} */ FROM t /*+ t */;\n"
+    )
+
+
 def test_a_folder_without_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SqlError, match=r"no \*\.sql files"):
         printed(tmp_path, {})

@@ -97,6 +97,17 @@ def test_a_quote_in_a_value_is_no_way_out_of_the_text() -> None:
     assert option_list({"a": "x', 'b' = 'y"}) == "'a' = 'x'', ''b'' = ''y'"
 
 
+def test_a_file_of_other_bytes_than_utf_8_is_told_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_bytes(b"-- one\r\n-- \xe9t\xe9\nSELECT 1;")
+    with pytest.raises(SqlError, match=r"a\.sql:2: this is not UTF-8: byte 0xe9"):
+        statements(tmp_path, {})
+
+
+def test_a_byte_order_mark_is_no_part_of_a_statement(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_bytes(b"\xef\xbb\xbfSELECT 1;\r\nSELECT\r\n2;")
+    assert [s.text for s in statements(tmp_path, {})] == ["SELECT 1", "SELECT\n2"]
+
+
 def test_files_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name, text in (("20_b.sql", "B;"), ("10_a.sql", "A;"), ("notes.md", "not SQL")):
         (tmp_path / name).write_text(text)

@@ -71,6 +71,13 @@ def test_what_the_shell_does_not_take_is_refused_with_its_line(text: str, says: 
         # Which rows are the first is known at the end alone, and a stream has none.
         ("SELECT * FROM t ORDER BY a LIMIT 5", None),
         ("SELECT limit5 FROM t", None),
+        ("(SELECT a FROM t LIMIT 3)", 3),
+        (" ( (SELECT a FROM (SELECT 1) LIMIT 3) )", 3),
+        ("(SELECT a FROM t) LIMIT 3", 3),
+        ("(SELECT a FROM t LIMIT 3) UNION ALL (SELECT a FROM t LIMIT 3)", None),
+        ("(SELECT a FROM t ORDER BY a LIMIT 3)", None),
+        ("SELECT a FROM t LIMIT 3 /*+ OPTIONS('a' = 'b') */", 3),
+        ("SELECT a FROM t /*+ OPTIONS('a' = ') LIMIT 3') */", None),
     ],
 )
 def test_a_query_ends_with_the_rows_that_its_own_limit_names(text: str, rows: int | None) -> None:

@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from ops.sql.masking import Masks
+from jobs.sql.masking import Masks
 from ops.sql.prompt import Prompt, Words, _enter, history_file
 from ops.sql.words import Vocabulary
 

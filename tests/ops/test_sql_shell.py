@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import pytest
 
 from jobs.settings import from_mapping
 from jobs.sql.files import SqlError
+from jobs.sql.masking import Masks
 from ops.sql.errors import Exit, ShellError, exit_code
-from ops.sql.masking import Masks
 from ops.sql.results import Change
-from ops.sql.running import Clock, Running
+from ops.sql.running import Clock, Running, Stage
 from ops.sql.screen import Mode, Plain
 from ops.sql.shell import Shell
+from ops.sql.steps import Query
 from tests.support.sql_shell import Cluster, Engine, rows
 from udfs.core.errors import ConfigError, StackError
 
@@ -90,6 +92,12 @@ def test_all_statements_are_checked_before_the_first_one_is_run(rig: Rig) -> Non
     assert rig.cluster.jobs == {}
 
 
+def test_who_waits_for_a_file_to_be_checked_is_told_so(rig: Rig) -> None:
+    with pytest.raises(SqlError):
+        rig.run("SELECT 1; SELECT 2; STOP JOB 'x';")
+    assert "Checking 3 statements of -e; nothing runs yet." in rig.err.getvalue()
+
+
 def test_each_query_is_run_with_the_settings_above_it(rig: Rig) -> None:
     rig.engine.endless = False
     rig.engine.set_to = {"a": "0"}
@@ -158,6 +166,75 @@ def test_ctrl_c_takes_the_job_along(rig: Rig, pressing: None) -> None:
     assert rig.states() == ["CANCELED"]
     assert "is cancelled" in rig.err.getvalue()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def _pressed_and_slow() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    # Longer than it takes to be seen.
+    threading.Event().wait(0.3)
+
+
+@pytest.mark.parametrize("text", ["SELECT 1;", "INSERT INTO t SELECT 1;"])
+def test_ctrl_c_while_a_job_is_submitted_takes_it_along_when_it_is_there(
+    text: str, rig: Rig, pressing: None
+) -> None:
+    rig.engine.while_submitting = _pressed_and_slow
+    before = signal.getsignal(signal.SIGINT)
+    assert rig.run(text) is Exit.INTERRUPTED
+    assert rig.states() == ["CANCELED"]
+    told = rig.err.getvalue()
+    assert "as soon as it is there" in told
+    assert "Job 00000000000000000000000000000001 is cancelled." in told
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("text", ["SELECT 1;", "INSERT INTO t SELECT 1;"])
+def test_ctrl_c_while_a_submission_fails_says_that_nothing_runs(
+    text: str, rig: Rig, pressing: None
+) -> None:
+    def refused() -> None:
+        _pressed_and_slow()
+        raise StackError("No.", "Do.")
+
+    rig.engine.while_submitting = refused
+    assert rig.run(text) is Exit.INTERRUPTED
+    assert rig.states() == []
+    assert "nothing was submitted" in rig.err.getvalue()
+
+
+@pytest.mark.parametrize("text", ["SELECT 1;", "INSERT INTO t SELECT 1;"])
+def test_a_submission_that_takes_too_long_is_told_and_its_job_ended_when_it_comes(
+    text: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.sql.submitting._SUBMIT_S", 0.1)
+    told = threading.Event()
+
+    def slow() -> None:
+        assert told.wait(10)
+
+    rig.engine.while_submitting = slow
+    with pytest.raises(ShellError, match=r"has not submitted the job after 0\.1 s"):
+        rig.run(text)
+    told.set()
+    assert rig.cluster.cancelled.wait(10)
+    assert rig.states() == ["CANCELED"]
+
+
+def test_a_job_without_a_slot_is_not_said_to_have_no_rows_yet(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.sql.running._ASK_EVERY_S", 0.0)
+    stages = []
+    (statement,) = rig.engine.read("SELECT 1;", _FILE)
+    query = rig.engine.ready(statement)
+    assert isinstance(query, Query)
+    # As much of a cluster as a query asks for.
+    with Running(rig.cluster, lambda: query.submit("q")) as running:  # type: ignore[arg-type]
+        assert running.job_id
+        for tasks in ("CREATED", "SCHEDULED", "DEPLOYING", "RUNNING"):
+            rig.cluster.tasks = {tasks: 1, "RUNNING": 1}
+            stages.append(running.stage())
+    assert stages == [Stage.STARTING, Stage.STARTING, Stage.OPEN, Stage.OPEN]
 
 
 def test_any_other_end_of_the_session_takes_the_job_along(
@@ -239,15 +316,22 @@ def test_without_a_free_slot_a_note_says_what_the_query_waits_for(rig: Rig) -> N
     assert "Not enough slots are free" in rig.err.getvalue()
 
 
-def test_jobs_are_listed_the_living_first(rig: Rig) -> None:
-    rig.cluster.submit("a", "FINISHED")
-    rig.cluster.submit("b")
+def test_jobs_are_listed_the_living_first_and_the_newest_of_them(rig: Rig) -> None:
+    for name, state in (
+        ("a", "FINISHED"),
+        ("b", "RUNNING"),
+        ("x", "CANCELED"),
+        ("c", "RUNNING"),
+    ):
+        rig.cluster.submit(name, state)
     for text in ("SHOW JOBS;", "\\jobs"):
         rig.out.truncate(0)
         rig.out.seek(0)
         rig.run(text)
         assert [line.split("\t")[1:] for line in rig.out.getvalue().splitlines()[1:]] == [
+            ["RUNNING", "c"],
             ["RUNNING", "b"],
+            ["CANCELED", "x"],
             ["FINISHED", "a"],
         ]
 
@@ -257,6 +341,7 @@ def test_a_sessions_job_is_cancelled_by_the_begin_of_its_id(rig: Rig) -> None:
         "jid": "abcd" + "0" * 28,
         "name": "orders.sql-0a1b2c: SELECT 1",
         "state": "RUNNING",
+        "start-time": 1,
     }
     assert rig.run("\\cancel abcd") is Exit.DONE
     assert rig.states() == ["CANCELED"]

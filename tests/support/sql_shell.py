@@ -19,7 +19,7 @@ from udfs.core.errors import StackError
 class Cluster:
     """Jobs by id, each with name and state; a job that is cancelled ends at once."""
 
-    jobs: dict[str, dict[str, str]] = field(default_factory=dict)
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     cancelled: threading.Event = field(default_factory=threading.Event)
     free_slots: int = 1
     tasks: Mapping[str, int] = field(default_factory=lambda: {"RUNNING": 1})
@@ -31,7 +31,12 @@ class Cluster:
     def submit(self, name: str, state: str = "RUNNING") -> str:
         self.cancelled.clear()
         job_id = f"{len(self.jobs) + 1:032x}"
-        self.jobs[job_id] = {"jid": job_id, "name": name, "state": state}
+        self.jobs[job_id] = {
+            "jid": job_id,
+            "name": name,
+            "state": state,
+            "start-time": len(self.jobs),
+        }
         return job_id
 
     def overview(self) -> dict[str, Any]:
@@ -73,6 +78,7 @@ class Engine:
     set_to: dict[str, str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     fails_with: Exception | None = None
+    while_submitting: Callable[[], None] = lambda: None
 
     def read(self, text: str, file: Path) -> list[Statement]:
         return of_text(file, text, {})
@@ -103,6 +109,7 @@ class Engine:
     def _query(self, text: str) -> Callable[[str], Submitted]:
         def submit(name: str) -> Submitted:
             self.log.append(f"run {text} with {self.set_to}")
+            self.while_submitting()
             job_id = self.cluster.submit(name)
             return Submitted(job_id, self.columns, self._changes(text, job_id))
 
@@ -120,6 +127,7 @@ class Engine:
     def _insert(self, text: str) -> Callable[[str], str]:
         def submit(name: str) -> str:
             self.log.append(f"run {text}")
+            self.while_submitting()
             return self.cluster.submit(name)
 
         return submit

@@ -8,9 +8,10 @@ that hold some have the same uids, and is refused when one of them is gone; save
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum, auto
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,11 @@ EDITS: dict[str, tuple[Mapping[str, str | None], Fate]] = {
         _insert(
             "SELECT join_key, COUNT(*) FROM misses WHERE verdict = 'DELETED' GROUP BY join_key"
         ),
-        Fate.KEPT,
+        Fate.REFUSED,
+    ),
+    "what it reads is another view": (
+        _insert("SELECT join_key, COUNT(*) FROM enriched GROUP BY join_key"),
+        Fate.REFUSED,
     ),
     "a column computed from the key or the count": (
         {
@@ -142,9 +147,48 @@ EDITS: dict[str, tuple[Mapping[str, str | None], Fate]] = {
 }
 
 
-def _stateful(root: Path) -> dict[str, str]:
+def _by_key(aggregate: str, read: str = "misses") -> str:
+    return f"SELECT join_key, {aggregate} FROM {read} GROUP BY join_key"
+
+
+# What the operator with the state says of itself is the same in both.
+BELOW = {
+    "what is summed": (
+        _by_key("SUM(CASE WHEN verdict = 'DELETED' THEN 1 ELSE 0 END)"),
+        _by_key("SUM(CASE WHEN verdict = 'NOT_FOUND' THEN 100 ELSE 0 END)"),
+    ),
+    "which rows are counted": (
+        _by_key("COUNT(*) FILTER (WHERE verdict = 'DELETED')"),
+        _by_key("COUNT(*) FILTER (WHERE verdict = 'NOT_FOUND')"),
+    ),
+    "what they are grouped by": (
+        "SELECT UPPER(join_key), COUNT(*) FROM misses GROUP BY UPPER(join_key)",
+        "SELECT SUBSTRING(event, 1, 3), COUNT(*) FROM misses GROUP BY SUBSTRING(event, 1, 3)",
+    ),
+    "whose maximum it is": (
+        _by_key("MAX(stream_offset + 1)"),
+        _by_key("MAX(stream_offset * -1)"),
+    ),
+    "what is read": (_by_key("COUNT(*)"), _by_key("COUNT(*)", "table_rows")),
+}
+
+
+def _several(queries: Iterable[str]) -> dict[str, str]:
+    """Each query with a table of its own."""
+    numbered = list(enumerate(queries))
+    return {
+        "tables/90_mine.sql": "".join(
+            f"CREATE TEMPORARY TABLE mine_{n} (k STRING, n BIGINT) "
+            "WITH ('connector' = 'blackhole');\n"
+            for n, _ in numbered
+        ),
+        "inserts/90_mine.sql": "".join(f"INSERT INTO mine_{n} {q};\n" for n, q in numbered),
+    }
+
+
+def _stateful(root: Path, **settings: Any) -> dict[str, str]:
     """Uid of each operator with state, to what it does."""
-    graph = build(_settings(), HEALTHY, _TARGETS, root)._generate_stream_graph()
+    graph = build(_settings(**settings), HEALTHY, _TARGETS, root)._generate_stream_graph()
     return {
         n.getTransformationUID(): _NUMBERS.sub("", n.getOperatorDescription() or "")
         for n in graph.getStreamNodes().toArray()
@@ -174,3 +218,20 @@ def test_an_edit_of_a_query_does_to_its_state_what_the_table_says(
     assert {uid: before[uid] for uid in before.keys() & after.keys()} == {
         uid: after[uid] for uid in before.keys() & after.keys()
     }
+
+
+def test_an_edit_of_what_comes_before_the_state_is_refused_as_well(tmp_path: Path) -> None:
+    counts = []
+    for number in (0, 1):
+        files = _several(pair[number] for pair in BELOW.values())
+        found = _stateful(sql_folder(tmp_path / f"sql-{number}", files))
+        counts.append({uid for uid in found if uid.startswith("query-mine")})
+    assert [len(uids) for uids in counts] == [len(BELOW), len(BELOW)]
+    assert counts[0] & counts[1] == set()
+
+
+def test_another_consistency_keeps_the_state_of_a_query(
+    before: dict[str, str], tmp_path: Path
+) -> None:
+    files = sql_folder(tmp_path / "sql", _BASE)
+    assert _stateful(files, gate={"consistency": "continuous"}).keys() == before.keys()

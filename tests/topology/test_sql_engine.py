@@ -9,9 +9,9 @@ import pytest
 from jobs.settings import from_mapping
 from jobs.sql.files import SqlError
 from jobs.sql.findings import COLUMNS
+from jobs.sql.masking import Masks
 from ops.paths import ROOT
 from ops.sql.engine import Engine
-from ops.sql.masking import Masks
 from ops.sql.session import for_session
 from ops.sql.steps import Insert, Query, Ready, Told
 from tests.support.facts import HEALTHY

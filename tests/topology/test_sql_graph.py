@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -183,6 +184,26 @@ def test_no_setting_changes_what_an_operator_is_called(
         ("audits/90_x.sql", "SELECT 1 AS a;", 1, "columns source, problem"),
         ("settings/90_x.sql", "\nSET 'table.exec.state.ttl' = '1 h';", 2, "keep its promise"),
         ("settings/90_x.sql", "SET x = 1;", 1, "quotes"),
+        ("settings/90_x.sql", "SET ' table.exec.state.ttl ' = '1 h';", 1, "keep its promise"),
+        (
+            "settings/90_x.sql",
+            "\nSET 'table.local-time-zone' = 'Asia/Kolkata';",
+            2,
+            "keep its promise",
+        ),
+        ("settings/90_x.sql", "\nSET 'execution.runtime-mode' = 'batch';", 2, "not to be set"),
+        (
+            "settings/90_x.sql",
+            "\nSET 'table.exec.uid.generation' = 'ALWAYS';",
+            2,
+            "not to be set",
+        ),
+        (
+            "settings/90_x.sql",
+            "\nSET 'table.exec.mini-batch.size' = 'abc';",
+            2,
+            "cannot read abc as table.exec.mini-batch.size",
+        ),
     ],
 )
 def test_a_statement_that_cannot_be_taken_is_told_by_file_and_line(
@@ -196,3 +217,28 @@ def test_a_statement_that_cannot_be_taken_is_told_by_file_and_line(
     assert says in told
     assert "s3cret" not in told
     assert "\tat " not in told
+    # The file's line is the only one.
+    assert not re.search(r"line \d", told)
+
+
+def test_the_joins_state_is_of_the_same_types_under_either_consistency() -> None:
+    found = [
+        _types_of_the_join(_settings(gate={"consistency": consistency}))
+        for consistency in ("startup", "continuous")
+    ]
+    assert "`rt` TIMESTAMP_LTZ(3) *ROWTIME*" in found[0][0]
+    assert found[0] == found[1]
+
+
+def _types_of_the_join(settings: Settings) -> list[str]:
+    env = build(settings, HEALTHY, _TARGETS, _SQL)
+    seen: set[int] = set()
+    left = list(env._j_stream_execution_environment.getTransformations())
+    while left:
+        one = left.pop()
+        if one.getUid() == "sql-join":
+            return [str(source.getOutputType().toString()) for source in one.getInputs()]
+        if one.getId() not in seen:
+            seen.add(one.getId())
+            left += list(one.getInputs())
+    raise AssertionError("there is no join")

@@ -1,4 +1,4 @@
-"""Secrets out of everything that the shell shows or remembers.
+"""Secrets out of everything that is said of a statement, and that the shell shows or remembers.
 
 The option lists that ``${...}`` puts in hold the clients' passwords, Flink repeats them in SHOW
 CREATE TABLE and in errors, and people type further ones into a WITH clause of their own.

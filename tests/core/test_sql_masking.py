@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.settings import Settings, from_mapping
-from ops.sql.masking import Masks, mask_options
+from jobs.sql.masking import Masks, mask_options
 
 _JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
