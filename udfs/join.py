@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyflink.common import Types
@@ -20,10 +20,12 @@ from udfs.core.hold import Completeness, Consistency, completeness, moment
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import CustomMerge, Merge
 from udfs.core.model import DELETED_ROW, verdict_for
+from udfs.core.recent import Recent
+from udfs.crossing import take_over
 from udfs.grace import Grace, Parked
 from udfs.join_rules import JoinRules
 from udfs.outcomes import Outcomes
-from udfs.records import Record, is_retried, read_record
+from udfs.records import Record, crossed, is_retried, read_record
 
 Held = tuple[Any, ...]
 """A held event in the state: the time at which it was read (epoch ms), and the Record's fields."""
@@ -79,7 +81,12 @@ class GatedJoin(KeyedCoProcessFunction):
         code.require_same(
             "the merge function's module", self._merge_code, _code_of(self._rules.merge)
         )
+        crosses = take_over()
+        self._read = crossed if crosses else read_record
         self._row = runtime_context.get_state(row_state())
+        # What rows add to events, by key. All records of a key come to this subtask, rows too, so
+        # it is as true as the state.
+        self._recent: Recent[Any] = Recent(self._rules.cached_rows)
         self._held_first = runtime_context.get_state(held_first_state())
         self._held_more = runtime_context.get_map_state(held_more_state())
         self._consistency = self._rules.consistency
@@ -91,7 +98,7 @@ class GatedJoin(KeyedCoProcessFunction):
         self._holds = self._rules.on_miss.hold
         # Also without a grace: an earlier version may have had one.
         self._grace = Grace(runtime_context, self._rules.miss_grace_ms, clock.now_ms())
-        self._outcomes = Outcomes(self._rules, runtime_context)
+        self._outcomes = Outcomes(self._rules, runtime_context, crosses=crosses)
         slack = self._rules.hold_slack_events
         self._brake = None if slack is None else Brake(slack)
         metrics = runtime_context.get_metrics_group()
@@ -102,36 +109,36 @@ class GatedJoin(KeyedCoProcessFunction):
         self._parked_events = metrics.counter("parked_events")
         self._unparked_events = metrics.counter("unparked_events")
 
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
-        event = read_record(value)
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any]:
+        event = self._read(value)
         if self._open:
-            yield from self._join(event, ctx)
-            return
+            return self._join(event, ctx)
         read_ms = clock.now_ms()
         at = moment(self._consistency, read_ms)
         # In continuous mode the moment is now, which no watermark has passed yet; and an event that
         # did not wait could overtake those of its key that do.
         if not self._continuous and ctx.timer_service().current_watermark() >= at:
             self._open = True
-            yield from self._join(event, ctx)
-            return
+            return self._join(event, ctx)
         self._hold(event, read_ms, at, ctx)
         if self._brake is not None:
             self._brake.held()
+        return ()
 
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
-        record = read_record(value)
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any]:
+        record = self._read(value)
         if self._brake is not None:
             self._brake.row()
         try:
             key, row = self._rules.rows.read(record.key, record.value)
             _check_route(record, key)
         except BadRecord as error:
-            yield self._outcomes.bad_row(record, str(error))
-            return
+            return (self._outcomes.bad_row(record, str(error)),)
         self._row.update(DELETED_ROW if row is None else row)
+        self._recent.drop(key)
         if row is not None and self._grace.may_have(key, ctx):
-            yield from self._settle(key, ctx)
+            return self._settle(key, ctx)
+        return ()
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
         # The text itself, in both of PyFlink's modes, though its state is kept under a row of it.
@@ -140,9 +147,8 @@ class GatedJoin(KeyedCoProcessFunction):
             self._grace.fired(timestamp)
             yield from self._settle(key, ctx)
             return
-        # Before those that were held, which are younger. The state is asked: this is rare, and what
-        # is remembered of it may be incomplete.
-        if self._grace.any_parked():
+        # Before those that were held, which are younger.
+        if self._grace.may_have(key, ctx):
             yield from self._settle(key, ctx)
         if not self._continuous:
             self._open = True
@@ -260,23 +266,26 @@ class GatedJoin(KeyedCoProcessFunction):
         seen_ms: int | None = None,
         *,
         parked: Parked | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterable[Any]:
         outcomes = self._outcomes
         try:
             key, fields = self._rules.events.read(event.key, event.value)
             _check_route(event, key)
             if key is None:
-                yield from outcomes.no_key(event, fields, seen_ms)
-                return
-            row = self._row.value()
-            if row:
+                return list(outcomes.no_key(event, fields, seen_ms))
+            prepared, row = self._recent.get(key), None
+            if prepared is None:
+                row = self._row.value()
+                if row:
+                    prepared = self._rules.merge.prepare(row)
+                    self._recent.put(key, prepared)
+            if prepared is not None:
                 # An event without a value has been refused above.
-                merged = self._rules.merge(event.value, fields, row)  # type: ignore[arg-type]
+                merged = self._rules.merge(event.value, fields, prepared)  # type: ignore[arg-type]
                 told = parked is not None and parked.told
-                yield outcomes.hit(
-                    event, key, merged, seen_ms, parked=parked is not None, told=told
+                return (
+                    outcomes.hit(event, key, merged, seen_ms, parked=parked is not None, told=told),
                 )
-                return
             # Asked for here only: a hit, the usual case, needs no clock and no watermark.
             now_ms = clock.now_ms()
             completeness_now = self._completeness(now_ms, ctx)
@@ -284,11 +293,11 @@ class GatedJoin(KeyedCoProcessFunction):
             if parked is None and self._parks(event):
                 self._grace.park(key, event, seen_ms, now_ms, ctx)
                 self._parked_events.inc()
-                return
+                return ()
             verdict = verdict_for(row, completeness_now)
-            yield from outcomes.miss(event, key, fields, verdict, seen_ms, now_ms)
+            return list(outcomes.miss(event, key, fields, verdict, seen_ms, now_ms))
         except BadRecord as error:
-            yield outcomes.bad_event(event, str(error), seen_ms)
+            return (outcomes.bad_event(event, str(error), seen_ms),)
 
     def _parks(self, event: Record) -> bool:
         # One that comes again has had its grace.

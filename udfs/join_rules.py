@@ -33,5 +33,7 @@ class JoinRules:
     on_miss: MissPolicy = field(default_factory=MissPolicy)
     verdict_field: str = "tablegate_verdict"
     """The field of an event that goes out without its row which says why."""
+    cached_rows: int = 100_000
+    """Rows of which a subtask remembers what they add to an event, the ones used last."""
     miss_grace_ms: int = 0
     """How long a miss waits for its row before it is told, see udfs.grace; 0: not at all."""

@@ -7,6 +7,7 @@ follows from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pyflink.common import Row
 from pyflink.datastream import OutputTag
@@ -26,7 +27,7 @@ from udfs.core.merge import without_row
 from udfs.core.model import Header, Verdict, source_of
 from udfs.core.overtaking import Overtaking, Position, position_in
 from udfs.join_rules import JoinRules
-from udfs.records import Record, is_retried, output, output_type
+from udfs.records import Record, crossing_output, is_retried, output, output_type
 
 # What a record counts as when another one speaks for its event.
 _NOT_COUNTED = ""
@@ -52,12 +53,15 @@ def nulls_tag() -> OutputTag:
 class Outcomes:
     """One subtask's way out: makes the records, and counts what this attempt has decided.
 
+    ``crosses``: the main output is in the JVM's form, see ``udfs.crossing``. Side outputs are rows.
+
     The counters begin at 0 with each attempt. What is exact across restarts is counted from the
     records, by the field ``counted`` of ``udfs.records.output_type``.
     """
 
-    def __init__(self, rules: JoinRules, context: RuntimeContext) -> None:
+    def __init__(self, rules: JoinRules, context: RuntimeContext, *, crosses: bool) -> None:
         self._rules = rules
+        self._output = crossing_output if crosses else output
         self._policy = rules.on_miss
         self._retry, self._dead, self._nulls = retry_tag(), dead_tag(), nulls_tag()
         self._overtaking = Overtaking()
@@ -81,7 +85,7 @@ class Outcomes:
         *,
         parked: bool = False,
         told: bool = False,
-    ) -> Row:
+    ) -> Any:
         """The event met its row; ``merged`` is what goes out.
 
         ``seen_ms`` is when it was first read, None: now. ``parked``: it had to wait for its row;
@@ -100,12 +104,12 @@ class Outcomes:
         # Also without such outputs a held event's grace ends; but then nothing went out.
         if retried or (told and self._policy.emit_null):
             self._retried_hits.inc()
-            return output(event.key, merged, headers, event.timestamp_ms, Later.RETRIED_HIT)
+            return self._output(event.key, merged, headers, event.timestamp_ms, Later.RETRIED_HIT)
         self._hits.inc()
         if parked:
             self._late_hits.inc()
         # Nothing said is a hit: a text for each of them would have to be handed to the JVM.
-        return output(event.key, merged, headers, event.timestamp_ms)
+        return self._output(event.key, merged, headers, event.timestamp_ms)
 
     def miss(
         self, event: Record, key: str, fields: Fields, verdict: Verdict, seen_ms: int, now_ms: int

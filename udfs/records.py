@@ -9,6 +9,8 @@ from pyflink.common.typeinfo import TypeInformation
 
 from udfs.core.events import own_timestamp_ms
 
+_INSERT = RowKind.INSERT.value
+
 
 class Record(NamedTuple):
     """A Kafka record as the operators see it.
@@ -106,3 +108,19 @@ def read_record(row: Any) -> Record:
     """The Record in a Flink row of :func:`record_type`."""
     # _make takes the row's own iterator; Record(*row) would build a tuple of arguments first.
     return Record._make(row)
+
+
+def crossed(record: Any) -> Record:
+    """The same of what ``udfs.crossing`` hands over: (row kind, fields)."""
+    return Record._make(record[1])
+
+
+def crossing_output(
+    key: bytes | None,
+    value: bytes | None,
+    headers: dict[str, bytes] | None,
+    timestamp_ms: int,
+    counted: str | None = None,
+) -> Any:
+    """What :func:`output` makes, in the form that ``udfs.crossing`` hands to the JVM."""
+    return _INSERT, (key, value, headers, timestamp_ms, counted)

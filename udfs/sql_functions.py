@@ -9,6 +9,8 @@ No map that crosses to Python or back may be null: in thread mode Flink's conver
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyflink.common import Row
 from pyflink.table import DataTypes, FunctionContext
 from pyflink.table.types import DataType
@@ -20,6 +22,7 @@ from udfs.core.events import Headers, record_bytes, set_aside_headers, without_o
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import AddFields, without_row
 from udfs.core.model import Header, Verdict
+from udfs.core.recent import Recent
 from udfs.join_rules import JoinRules
 
 _HEADERS = DataTypes.MAP(DataTypes.STRING(), DataTypes.BYTES())
@@ -88,6 +91,15 @@ class Enrich(_Function):
     def __init__(self, rules: JoinRules) -> None:
         super().__init__()
         self._rules = rules
+        # What rows add, by their text: here nobody says when a row is replaced.
+        self._recent: Recent[Any] = Recent(rules.cached_rows)
+
+    def _prepared(self, row: bytes) -> Any:
+        prepared = self._recent.get(row)
+        if prepared is None:
+            prepared = self._rules.merge.prepare(row)
+            self._recent.put(row, prepared)
+        return prepared
 
     def eval(
         self,
@@ -109,7 +121,7 @@ class Enrich(_Function):
             own = without_ours(headers) or {}
             # An event without a value has been refused above, and a hit has a row.
             if verdict is Verdict.HIT:
-                content = rules.merge(value, fields, row)  # type: ignore[arg-type]
+                content = rules.merge(value, fields, self._prepared(row))  # type: ignore[arg-type]
             else:
                 told = {rules.verdict_field: verdict.value}
                 content = without_row(value, fields, rules.merge.names, told)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ EVENT = b'{"order_id": 7, "amount": 12.50}'
 
 
 def _merged(merge: Merge, row: bytes, event: bytes = EVENT) -> bytes:
-    return merge(event, object_fields(event, "event"), row)
+    return merge(event, object_fields(event, "event"), merge.prepare(row))
 
 
 def test_fields_are_added_under_their_names_with_their_own_bytes() -> None:

@@ -67,7 +67,7 @@ def test_an_output_that_takes_nulls_gets_what_the_other_variant_gives(
     own = {"own": b"1", Header.SOURCE: b"old"}
     told, _, content, headers = _enrich(routed, value, rules=options, headers=own)
     rules = replace(RULES, **options)
-    outcomes = Outcomes(rules, Harness(GatedJoin(rules)))
+    outcomes = Outcomes(rules, Harness(GatedJoin(rules)), crosses=False)
     record = Record(routed, b"o1", value, own, 1, 0, 7)
     _, fields = rules.events.read(b"o1", value)
     _, other = outcomes.null(record, routed, fields, Verdict(verdict), 1, counted=True)

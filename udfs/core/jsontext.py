@@ -6,7 +6,9 @@ stays whole), because values are taken as :class:`msgspec.Raw` slices and not as
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +18,9 @@ _OBJECT = msgspec.json.Decoder(Fields)
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
 _TEXT = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
+
+_BRACE = ord("}")
+_NAMES_KEPT = 1024
 
 
 class BadRecord(Exception):
@@ -73,6 +78,20 @@ def dig(fields: Mapping[str, msgspec.Raw], path: Sequence[str]) -> bytes | None:
     return None if raw is None else bytes(raw)
 
 
+def text_at(fields: Mapping[str, msgspec.Raw], path: Sequence[str]) -> str | None:
+    """The string at ``path``; None when something else is there, or nothing.
+
+    What :func:`dig` and :func:`decode_text` say of most keys, at a third of their cost.
+    """
+    try:
+        raw = fields[path[0]]
+        for step in path[1:]:
+            raw = _OBJECT.decode(raw)[step]
+        return _TEXT.decode(raw)
+    except (KeyError, msgspec.MsgspecError, RecursionError):
+        return None
+
+
 def decode_text(raw: bytes) -> str:
     """The string that a JSON string stands for. Raises BadRecord when it is none."""
     try:
@@ -96,19 +115,43 @@ def with_fields(event: bytes, fields: Fields, additions: Mapping[str, bytes]) ->
     is unless a name is there already: then the addition replaces it and the object is written anew,
     every other value still with the bytes that it came with.
     """
-    if not additions:
+    return with_members(event, fields, members(additions))
+
+
+class Members(NamedTuple):
+    """Fields ready to be added to an object: their names, and their text without braces."""
+
+    names: frozenset[str]
+    text: bytes
+
+
+def members(additions: Mapping[str, bytes]) -> Members:
+    """Fields by name, to be added with :func:`with_members`."""
+    text = b",".join(_name(name) + b":" + text for name, text in additions.items())
+    return Members(_set_of(tuple(additions)), text)
+
+
+def with_members(event: bytes, fields: Fields, added: Members) -> bytes:
+    """What :func:`with_fields` does, for fields that are prepared once and added often."""
+    names, text = added
+    if not names:
         return event
-    if fields.keys().isdisjoint(additions):
-        added = b",".join(_name(name) + b":" + text for name, text in additions.items())
+    if fields.keys().isdisjoint(names):
         # A JSON object ends with its brace, whatever white space follows.
-        body = event.rstrip()[:-1]
-        return body + (b"," if fields else b"") + added + b"}"
-    merged = {name: bytes(raw) for name, raw in fields.items()} | dict(additions)
+        body = event[:-1] if event[-1] == _BRACE else event.rstrip()[:-1]
+        return b"%b,%b}" % (body, text) if fields else b"%b%b}" % (body, text)
+    merged = {name: bytes(raw) for name, raw in fields.items()}
+    merged |= {name: bytes(raw) for name, raw in _OBJECT.decode(b"{%b}" % text).items()}
     return b"{" + b",".join(_name(n) + b":" + text for n, text in merged.items()) + b"}"
 
 
+@functools.lru_cache(_NAMES_KEPT)
+def _set_of(names: tuple[str, ...]) -> frozenset[str]:
+    # Rows have the same few combinations of fields: one set for all of them.
+    return frozenset(names)
+
+
 _names: dict[str, bytes] = {}
-_NAMES_KEPT = 1024
 
 
 def _name(name: str) -> bytes:

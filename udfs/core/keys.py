@@ -11,7 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from udfs.core.jsontext import BadRecord, Fields, decode_text, dig, object_fields, one_value
+from udfs.core.jsontext import (
+    BadRecord,
+    Fields,
+    decode_text,
+    dig,
+    object_fields,
+    one_value,
+    text_at,
+)
 
 
 class KeyOrigin(StrEnum):
@@ -60,6 +68,9 @@ class KeyRule:
 
         Raises BadRecord when there is a value that cannot be a key.
         """
+        text = text_at(fields, self.path)
+        if text is not None:
+            return text
         return _canonical(dig(fields, self.path), ".".join(self.path))
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from udfs.core.jsontext import BadRecord, Fields, decode_any, dig, object_fields, with_fields
+from udfs.core.jsontext import (
+    BadRecord,
+    Fields,
+    Members,
+    decode_any,
+    dig,
+    members,
+    object_fields,
+    with_fields,
+    with_members,
+)
 
 UserMerge = Callable[[dict[str, object], dict[str, object]], dict[str, object]]
 
@@ -22,8 +32,12 @@ class Merge(Protocol):
         """The fields that it adds, as far as they are known without a row."""
         ...
 
-    def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
-        """``fields`` are the event's top-level fields. Raises BadRecord."""
+    def prepare(self, row: bytes) -> Any:
+        """What a row adds to any event, made once and kept as long as the row. Raises BadRecord."""
+        ...
+
+    def __call__(self, event: bytes, fields: Fields, prepared: Any) -> bytes:
+        """``fields`` are the event's top-level fields; ``prepared`` its row's. Raises BadRecord."""
         ...
 
 
@@ -41,14 +55,15 @@ class AddFields:
         """The names that the row's fields have in the enriched event."""
         return tuple(name for _, name in self.pairs)
 
-    def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
+    def prepare(self, row: bytes) -> Members:
+        """The row's fields under their names in the event."""
         row_fields = object_fields(row, "table row")
-        additions = {}
-        for path, name in self.pairs:
-            raw = dig(row_fields, path)
-            if raw is not None:
-                additions[name] = raw
-        return with_fields(event, fields, additions)
+        return members(
+            {name: raw for path, name in self.pairs if (raw := dig(row_fields, path)) is not None}
+        )
+
+    def __call__(self, event: bytes, fields: Fields, prepared: Members) -> bytes:
+        return with_members(event, fields, prepared)
 
     def carried(self, enriched: bytes, row: bytes) -> bool:
         """Whether the event has all that this row adds, byte by byte. Raises BadRecord."""
@@ -84,12 +99,16 @@ class CustomMerge:
         """The module that the function is imported from."""
         return self.import_path.partition(":")[0]
 
-    def __call__(self, event: bytes, fields: Fields, row: bytes) -> bytes:
+    def prepare(self, row: bytes) -> bytes:
+        """The row as it is: each call gets a dict of its own, which the function may change."""
+        return row
+
+    def __call__(self, event: bytes, fields: Fields, prepared: bytes) -> bytes:
         if self._function is None:
             # Here and not in __init__, which runs on the client: the worker imports its own copy.
             name = self.import_path.partition(":")[2]
             self._function = getattr(importlib.import_module(self.module), name)
-        event_dict, row_dict = decode_any(event), decode_any(row)
+        event_dict, row_dict = decode_any(event), decode_any(prepared)
         try:
             enriched = self._function(event_dict, row_dict)  # type: ignore[arg-type]
             text = msgspec.json.encode(enriched)
