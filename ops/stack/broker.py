@@ -12,7 +12,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ops.paths import BROKER_JARS
-from ops.stack.processes import ProcessSet, find, free_ports, tail, wait_until
+from ops.stack.ports import free_ports
+from ops.stack.processes import ProcessSet, find, tail, wait_until
 from udfs.core.errors import StackError
 
 _NAME = "broker"

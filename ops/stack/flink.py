@@ -13,7 +13,8 @@ import requests
 from ops.paths import FLINK_CONF, FLINK_HOME
 from ops.stack.assemble import SETUP_REMEDY, write_conf
 from ops.stack.instance import Folders, instance_settings
-from ops.stack.processes import ProcessSet, find, free_ports, tail, wait_until
+from ops.stack.ports import free_ports
+from ops.stack.processes import ProcessSet, find, tail, wait_until
 from ops.stack.zookeeper import ZooKeeper
 from udfs.core.errors import StackError
 

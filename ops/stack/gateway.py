@@ -8,7 +8,8 @@ import requests
 
 from ops.stack.assemble import SETUP_REMEDY
 from ops.stack.flink import FlinkCluster
-from ops.stack.processes import ProcessSet, free_ports, tail, wait_until
+from ops.stack.ports import free_ports
+from ops.stack.processes import ProcessSet, tail, wait_until
 from udfs.core.errors import StackError
 
 _NAME = "sql-gateway"

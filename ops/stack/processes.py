@@ -8,9 +8,7 @@ does not reach it and so that children which it left behind can be found and sto
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,10 +25,6 @@ FOLDER_VARIABLE = "TABLEGATE_STACK_FOLDER"
 
 # psutil computes a start time from clock ticks; a step of the wall clock shifts it a little.
 _START_TIME_TOLERANCE_S = 1.0
-
-# Below the kernel's range for outgoing connections (32768 and up on Linux), so that no connection
-# takes a port between our choosing it and the process binding it.
-_PORTS = range(20000, 32000)
 
 # Children of this Python by pid. Only their parent can reap them, through whichever ProcessSet, and
 # they may outlive it: dropping the object would warn about that.
@@ -83,28 +77,6 @@ def _reap() -> None:
     for child in list(_CHILDREN.values()):
         if child.poll() is not None:
             del _CHILDREN[child.pid]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on which nothing listens now.
-
-    Raises:
-        StackError: no free ones were found in a reasonable number of tries.
-    """
-    ports: list[int] = []
-    for port in random.sample(_PORTS, 50 * count):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise StackError(
-        f"Found {len(ports)} free ports of {count} between {_PORTS.start} and {_PORTS.stop}.",
-        "Stop what listens there: see `ss -ltnp`.",
-    )
 
 
 def tail(log: Path, lines: int = _LOG_TAIL_LINES) -> str:

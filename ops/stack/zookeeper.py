@@ -9,7 +9,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from ops.stack.processes import ProcessSet, free_ports
+from ops.stack.ports import free_ports
+from ops.stack.processes import ProcessSet
 
 _NAME = "zookeeper"
 _ANSWER_TIMEOUT_S = 2

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from jobs.settings import from_mapping
 from ops.cli import app
-from ops.stack.processes import free_ports
+from ops.stack.ports import free_ports
 from tests.support.kafka import Kafka, Message, unique
 from udfs.core.errors import PreflightError, TablegateError
 

@@ -15,7 +15,7 @@ import pytest
 from jobs.clients import java_properties
 from jobs.preflight import inspect
 from jobs.settings import Settings, from_mapping
-from ops.stack.processes import free_ports
+from ops.stack.ports import free_ports
 from tests.support.kafka import Kafka, unique
 from tests.support.secured import (
     KEY_PASSWORD,

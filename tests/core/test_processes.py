@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ops.stack.processes import ProcessRecord, ProcessSet, find, free_ports, ours, wait_until
+from ops.stack.ports import free_ports
+from ops.stack.processes import ProcessRecord, ProcessSet, find, ours, wait_until
 from udfs.core.errors import StackError
 
 SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]

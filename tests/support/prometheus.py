@@ -18,7 +18,8 @@ import yaml
 
 from ops import prometheus
 from ops.paths import MONITORING
-from ops.stack.processes import ProcessSet, free_ports, tail, wait_until
+from ops.stack.ports import free_ports
+from ops.stack.processes import ProcessSet, tail, wait_until
 
 RULES = MONITORING / "rules" / "tablegate.yml"
 CONFIG = MONITORING / "prometheus.yml"

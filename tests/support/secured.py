@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from ops.paths import BROKER_JARS
 from ops.stack.broker import Broker
-from ops.stack.processes import free_ports
+from ops.stack.ports import free_ports
 from tests.support.kafka import Kafka
 
 # Hard to quote on purpose.
