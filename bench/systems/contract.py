@@ -41,7 +41,13 @@ class Work:
 
 
 class Run(ABC):
-    """A system that was started; ends its processes when it is left."""
+    """A system that was started; ends its processes when it is left.
+
+    ``submitted_s`` is when it was submitted, in seconds since the epoch, for one that runs on a
+    cluster which stands before; None: it began with its first process.
+    """
+
+    submitted_s: float | None = None
 
     @abstractmethod
     def pids(self) -> list[int]:

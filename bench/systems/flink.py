@@ -132,7 +132,7 @@ class FlinkRun(Run):
     ) -> None:
         self.cluster = cluster
         self.job_id = job_id
-        self.submitted_s = submitted_s
+        self.submitted_s: float = submitted_s
         self._savepoint = savepoint
         self._beside = beside
 

@@ -29,7 +29,7 @@ from bench.systems.registry import QUICK, SYSTEMS
 from bench.versus.ground import Size
 from bench.versus.model import Figures, lines
 from bench.versus.page import markdown
-from bench.versus.phases import Ground, Plan, is_limit, measure
+from bench.versus.phases import Ground, Plan, is_limit, measure, scanned
 from bench.versus.plot import png
 from ops.paths import ROOT
 from ops.stack.broker import Broker
@@ -51,14 +51,13 @@ def main() -> int:
     systems = [SYSTEMS[name] for name in options.systems]
     plan = _plan(options)
     load_average = os.getloadavg()[0]
-    runs, failed = _run(systems, plan, options)
+    runs, failed, scans = _run(systems, plan, options)
     if options.quick:
         for line in lines(runs):
             print(json.dumps(line), flush=True)
     else:
-        told = _told(systems, plan, options, runs, failed) | {
-            "load_average": round(load_average, 2)
-        }
+        told = _told(systems, plan, options, runs, failed)
+        told |= {"load_average": round(load_average, 2), "scans_s": scans}
         options.results.mkdir(parents=True, exist_ok=True)
         place = options.results / options.name
         place.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
@@ -73,8 +72,9 @@ def main() -> int:
 
 def _run(
     systems: list[System], plan: Plan, options: argparse.Namespace
-) -> tuple[list[Figures], dict[str, str]]:
+) -> tuple[list[Figures], dict[str, str], list[float]]:
     runs: list[Figures] = []
+    scans: list[float] = []
     failed: dict[str, str] = {}
     for system in systems:
         _log(f"{system.name}: preparing")
@@ -87,6 +87,8 @@ def _run(
         with Broker(place / "kafka") as broker:
             ground = Ground(broker.bootstrap_servers, place)
             for number in range(options.runs):
+                if not options.quick:
+                    scans.append(scanned(ground, plan, f"scan-{number}"))
                 for system in systems:
                     if system.name in failed:
                         continue
@@ -99,7 +101,7 @@ def _run(
                         continue
                     runs.append(run)
                     _log(json.dumps(run.shown()))
-    return runs, failed
+    return runs, failed, scans
 
 
 def _plan(options: argparse.Namespace) -> Plan:

@@ -36,7 +36,10 @@ class Figures:
 
     system: str
     open_s: float
-    """From the start until an event of the table's newest row is out and right; no events wait."""
+    """From the start until events of the table's newest rows are out and right; none wait.
+
+    Of what runs on a cluster, from the submission: the cluster stands before.
+    """
     events_per_s: float
     seconds: float
     """Of full speed that were measured."""

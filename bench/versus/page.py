@@ -53,6 +53,18 @@ def markdown(told: Mapping[str, Any]) -> str:
         f"{plan['runs']} runs, least and most in brackets."
     )
     parts = [f"# {told['title']}", ran, asked, page.table(head, rows), legend]
+    if told["scans_s"]:
+        scan = Spread.of(told["scans_s"])
+        parts.append(
+            f"Flink alone reads the table topic in {_cell(scan)} s (client, job, a scan that ends and "
+            "keeps nothing); start to first right answer as a ratio to that: "
+            + ", ".join(
+                f"`{system}` {of['open_s'].median / scan.median:.2f}"
+                for system, of in found.items()
+                if system.startswith("tablegate") and "open_s" in of
+            )
+            + "."
+        )
     if told["failed"]:
         failed = "\n".join(f"- `{name}`: {reason}" for name, reason in told["failed"].items())
         parts.append(f"**Not measured:**\n\n{failed}")

@@ -25,6 +25,7 @@ from bench.versus.ground import (
 )
 from bench.versus.model import Figures, quantile, steady
 from bench.versus.observe import Ends, Observer, Sample
+from bench.versus.scan import scan_s
 from bench.versus.writers import Events
 from ops.demo import topics
 
@@ -94,7 +95,7 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
         began_ms = now_ms()
         with system.start(work) as run:
             watch = _Watch(ground, system, plan, work, run, events)
-            opened_s = (watch.until_right() - began_ms) / 1000
+            opened_s = _since_start(run, began_ms, watch.until_right())
             with Observer(ground.brokers, work.enriched, work.partitions, run.pids) as observer:
                 full = watch.full_speed(observer)
                 latencies = watch.latencies(full.rate / 2)
@@ -158,6 +159,12 @@ def drained(found: list[Answer]) -> Drained:
     )
 
 
+def _since_start(run: Run, began_ms: int, at_ms: int) -> float:
+    """Seconds; of what runs on a cluster from its submission on."""
+    began_s = began_ms / 1000 if run.submitted_s is None else run.submitted_s
+    return at_ms / 1000 - began_s
+
+
 def _restarted(
     ground: Ground,
     system: System,
@@ -172,7 +179,7 @@ def _restarted(
     began_ms = now_ms()
     with system.start(work) as run:
         watch = _Watch(ground, system, plan, work, run, events)
-        restarted_s = (watch.until_right(revision) - began_ms) / 1000
+        restarted_s = _since_start(run, began_ms, watch.until_right(revision))
         if stop:
             run.stop()
     return restarted_s
@@ -272,6 +279,13 @@ class _Watch:
 
 def _since(observer: Observer, at_s: float) -> list[Sample]:
     return [sample for sample in observer.samples() if sample.at_s >= at_s]
+
+
+def scanned(ground: Ground, plan: Plan, name: str) -> float:
+    """Seconds in which Flink reads such a table topic, and does nothing with it."""
+    with _work(ground, plan, name) as work:
+        fill_table(ground.brokers, work.table, plan.size)
+        return scan_s(work)
 
 
 @contextmanager

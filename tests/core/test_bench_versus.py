@@ -148,10 +148,17 @@ def test_the_page_has_a_line_for_each_system_and_says_what_failed() -> None:
             "versions": {"kafka": "4.1.1"},
             "plan": plan,
             "about": {"kafka-streams-ktable": "a KTable"},
-            "runs": [RUN.shown(), replace(RUN, open_s=11.0).shown()],
+            "runs": [
+                RUN.shown(),
+                replace(RUN, open_s=11.0).shown(),
+                replace(RUN, system="tablegate-sql", open_s=12.0).shown(),
+            ],
+            "scans_s": [8.0, 9.0, 7.0],
             "failed": {"quix": "it did not install"},
         }
     )
     assert "| `kafka-streams-ktable` | 1.00 | 40,000 |" in page
     assert "10 (9 - 11)" in page
     assert "`quix`: it did not install" in page
+    assert "in 8 (7 - 9) s" in page
+    assert "`tablegate-sql` 1.50" in page
