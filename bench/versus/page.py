@@ -56,8 +56,8 @@ def markdown(told: Mapping[str, Any]) -> str:
     if told["scans_s"]:
         scan = Spread.of(told["scans_s"])
         parts.append(
-            f"Flink alone reads the table topic in {_cell(scan)} s (client, job, a scan that ends and "
-            "keeps nothing); start to first right answer as a ratio to that: "
+            f"Flink alone reads the table topic in {_cell(scan)} s (with its client; a scan that "
+            "keeps nothing and ends); start to first right answer as a ratio to that: "
             + ", ".join(
                 f"`{system}` {of['open_s'].median / scan.median:.2f}"
                 for system, of in found.items()
