@@ -15,8 +15,9 @@ def test_what_was_used_last_is_kept_and_the_rest_forgotten() -> None:
 
 def test_what_is_dropped_is_gone_from_both_generations() -> None:
     recent: Recent[str] = Recent(4)
-    for n in range(4):
+    for n in range(3):
         recent.put(n, "old")
+    # The old generation has one of this key as well.
     recent.put(0, "new")
     recent.drop(0)
     assert recent.get(0) is None

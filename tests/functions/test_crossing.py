@@ -205,8 +205,9 @@ def test_side_outputs_and_whatever_comes_with_them_take_pyflinks_way(
     told = joined.converters["output"].to_external(aside)
     assert joined.given(((SIDE, aside),)) == []
     assert joined.given([(SIDE, aside), main]) == [main]
+    assert joined.given((main, (SIDE, aside))) == [main]
     assert joined.given(one for one in [main, (SIDE, aside), main]) == [main, main]
-    assert joined.side == [("side", told)] * 3
+    assert joined.side == [("side", told)] * 4
 
 
 def test_what_a_timer_gives_crosses_in_the_same_form(pyflink: SimpleNamespace) -> None:
