@@ -114,16 +114,22 @@ def steady(samples: Sequence[Sampled], count: int) -> tuple[float, float, float]
 
     Up to the first sample that has all ``count`` events, so that no idle time is counted.
 
-    Raises:
-        ValueError: the samples hold no second of work.
+    Zeros when the samples hold no second of work.
     """
     busy = [sample for sample in samples if sample.written < count]
     if len(busy) < 2 or busy[-1].at_s - busy[0].at_s < 1:  # noqa: PLR2004  (first and last)
-        raise ValueError("the backlog was worked off before it could be measured")
+        return 0.0, 0.0, 0.0
     first, last = busy[0], busy[-1]
     seconds = last.at_s - first.at_s
     rate = (last.written - first.written) / seconds
     return rate, seconds, (last.cpu_s - first.cpu_s) / seconds
+
+
+def fastest(samples: Sequence[Sampled], over: int = 3) -> float:
+    """The most events a second between two samples that are ``over`` apart; 0.0 of too few."""
+    pairs = zip(samples, samples[over:], strict=False)
+    rates = [(b.written - a.written) / (b.at_s - a.at_s) for a, b in pairs]
+    return max(rates, default=0.0)
 
 
 def quantile(values: Iterable[float], share: float) -> float:

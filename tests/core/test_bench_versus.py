@@ -13,6 +13,7 @@ from bench.versus.ground import Answer
 from bench.versus.model import (
     Figures,
     Spread,
+    fastest,
     from_json,
     lines,
     quantile,
@@ -57,8 +58,14 @@ def test_the_rate_is_taken_while_there_is_work_only() -> None:
 
 
 def test_a_backlog_that_was_too_small_gives_no_rate() -> None:
-    with pytest.raises(ValueError, match="worked off before"):
-        steady([At(1.0, 10, 0.0), At(1.5, 12, 0.0), At(9.0, 20, 0.0)], 20)
+    samples = [At(1.0, 10, 0.0), At(1.5, 12, 0.0), At(9.0, 20, 0.0)]
+    assert steady(samples, 20) == (0.0, 0.0, 0.0)
+
+
+def test_the_fastest_rate_is_one_over_some_samples_and_not_a_jump() -> None:
+    samples = [At(float(n), written, 0.0) for n, written in enumerate((0, 0, 0, 900, 900, 1_000))]
+    assert fastest(samples) == 1_000 / 3
+    assert fastest(samples[:3]) == 0.0
 
 
 @pytest.mark.parametrize(
