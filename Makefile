@@ -46,7 +46,7 @@ format: setup ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## ours and what people would use instead, side by side; hours, see bench/results
+bench: setup ## ours and what people would use instead, side by side; not done, docs/performance.md
 	@$(BIN)/python -m bench.versus
 
 bench-quick: setup ## the same reduced: minutes, one JSON line for each measure
