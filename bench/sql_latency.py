@@ -20,16 +20,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
-import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench import ground
 from bench.catch_up import versions
+from bench.cpu import Cpu, cpu
 from bench.sql_latency_model import Figures, markdown, quantile, wrong
 from jobs.settings import Settings
 from ops import flink_run
@@ -183,31 +182,13 @@ class _Reader:
 # ------------------------------------------------------------------------------------- cost
 
 
-class _Cpu(NamedTuple):
-    taskmanager_s: float
-    workers_s: float
-
-
-def _idle(pids: Iterable[int], seconds: float) -> _Cpu:
+def _idle(pids: Iterable[int], seconds: float) -> Cpu:
     """CPU seconds for a minute in which nothing comes."""
     pids = list(pids)
-    before, began = _cpu(pids), time.monotonic()
+    before, began = cpu(pids), time.monotonic()
     time.sleep(seconds)
-    after, minutes = _cpu(pids), (time.monotonic() - began) / 60
-    return _Cpu(*((late - early) / minutes for early, late in zip(before, after, strict=True)))
-
-
-def _cpu(pids: Iterable[int]) -> _Cpu:
-    own = workers = 0.0
-    for pid in pids:
-        process = psutil.Process(pid)
-        times = process.cpu_times()
-        own += times.user + times.system
-        for child in process.children(recursive=True):
-            with suppress(psutil.Error):
-                times = child.cpu_times()
-                workers += times.user + times.system
-    return _Cpu(own, workers)
+    after, minutes = cpu(pids), (time.monotonic() - began) / 60
+    return Cpu(*((late - early) / minutes for early, late in zip(before, after, strict=True)))
 
 
 def _drained(brokers: str, settings: Settings, options: argparse.Namespace) -> float:

@@ -21,10 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bench import ground
 from bench.catch_up import versions
+from bench.cpu import cpu
 from bench.where_model import by_thread, by_what, markdown, stacks
 from ops import flink_run
 from ops.demo import topics
@@ -104,12 +103,12 @@ def _phases(
 def _profiled(
     pid: int, library: Path, file: Path, name: str, records: int
 ) -> Iterator[dict[str, Any]]:
-    own, workers = _cpu_s(pid)
+    own, workers = cpu([pid])
     phase: dict[str, Any] = {"name": name}
     _tell(pid, library, _START)
     yield phase
     _tell(pid, library, f"stop,collapsed,threads,file={file}")
-    own_after, workers_after = _cpu_s(pid)
+    own_after, workers_after = cpu([pid])
     found = stacks(file.read_text())
     phase |= {
         "cpu_us": (own_after - own) / records * 1e6,
@@ -125,16 +124,6 @@ def _tell(pid: int, library: Path, what: str) -> None:
     done = subprocess.run(line, check=True, capture_output=True, text=True)
     if "return code: 0" not in done.stdout:
         raise RuntimeError(f"async-profiler refused {what}: {done.stdout}{done.stderr}")
-
-
-def _cpu_s(pid: int) -> tuple[float, float]:
-    """CPU seconds of a TaskManager so far, and of its Python workers."""
-    process = psutil.Process(pid)
-    own, workers = process.cpu_times(), 0.0
-    for child in process.children(recursive=True):
-        times = child.cpu_times()
-        workers += times.user + times.system
-    return own.user + own.system, workers
 
 
 def _library() -> Path:

@@ -29,7 +29,7 @@ from bench.systems.registry import QUICK, SYSTEMS
 from bench.versus.ground import Size
 from bench.versus.model import Figures, lines
 from bench.versus.page import markdown
-from bench.versus.phases import Ground, Plan, is_limit, measure, scanned
+from bench.versus.phases import Ground, Plan, measure, scanned
 from bench.versus.plot import png
 from ops.paths import ROOT
 from ops.stack.broker import Broker
@@ -138,7 +138,6 @@ def _told(
         "versions": found,
         "plan": described | size | {"runs": options.runs},
         "about": {system.name: system.about for system in systems},
-        "joins": {system.name: not is_limit(system) for system in systems},
         "runs": [run.shown() for run in runs],
         "failed": failed,
     }

@@ -68,9 +68,7 @@ def _named(settings: Settings, statement: Statement) -> Iterator[str]:
         return
     if brokers[1] != literal(settings.kafka.bootstrap_servers):
         return
-    output = settings.output
-    known = {settings.stream.topic, settings.table.topic, settings.stats.topic, *output.also}
-    known |= {output.enriched, output.retry, output.dead}
+    known = set(topics(settings).values())
     for option in _TOPIC.findall(text):
         # Of a source there may be several.
         for topic in option.replace("''", "'").split(";"):
