@@ -39,6 +39,7 @@ _QUICK = {
     "seconds": 6.0,
     "latency_seconds": 4.0,
     "warm_up_events": 20_000,
+    "limit_events": 3_000_000,
     "cold_events": 0,
     "delta_rows": 0,
     "runs": 1,
@@ -111,6 +112,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         warm_up_events=options.warm_up_events,
         seconds=options.seconds,
         latency_seconds=options.latency_seconds,
+        limit_events=options.limit_events,
         cold_events=options.cold_events,
         delta_rows=options.delta_rows,
         options=dict(pair.split("=", 1) for pair in options.option),
@@ -159,6 +161,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="of full speed")
     parser.add_argument("--latency-seconds", type=float, default=20.0)
     parser.add_argument("--warm-up-events", type=int, default=100_000)
+    parser.add_argument("--limit-events", type=int, default=15_000_000)
     parser.add_argument("--cold-events", type=int, default=200_000)
     parser.add_argument("--delta-rows", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=3)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bench import records
+from bench.versus.filling import fill, passed
 from ops.demo import topics
-from ops.demo.check import Record
 
 ROWS_AGE_MS = 3_600_000
 """By how much rows are older than the events: where event time decides, every event meets its row.
@@ -54,6 +55,8 @@ class Topics(NamedTuple):
         topics.create(brokers, {self.stream: topics.KEEP}, partitions)
         topics.create(brokers, {self.table: topics.COMPACTED}, partitions)
         topics.create(brokers, {self.enriched: _APPENDED}, partitions)
+        for topic in self:
+            _led(brokers, topic)
 
     def delete(self, brokers: str, run: str) -> None:
         """Give the disk back, also that of topics which the system made for ``run``."""
@@ -64,10 +67,23 @@ class Topics(NamedTuple):
             answer.result(timeout=_ANSWER_S)
 
 
+def _led(brokers: str, topic: str) -> None:
+    """Wait until each partition of a new topic has its leader. Raises KafkaException."""
+    until = time.monotonic() + _ANSWER_S
+    while True:
+        try:
+            topics.ends(brokers, topic)
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+        else:
+            return
+
+
 def fill_table(brokers: str, topic: str, size: Size, age_ms: int = ROWS_AGE_MS) -> None:
     """Write all rows once, oldest first."""
     written_ms = now_ms() - age_ms
-    topics.produce(brokers, topic, records.rows(size.rows, size.row_bytes, written_ms))
+    fill(brokers, topic, records.rows(size.rows, size.row_bytes, written_ms))
 
 
 def write_delta(brokers: str, topic: str, size: Size, count: int) -> None:
@@ -75,7 +91,7 @@ def write_delta(brokers: str, topic: str, size: Size, count: int) -> None:
     written_ms = now_ms() - ROWS_AGE_MS // 2
     first = max(0, size.rows - count)
     drafts = (records.row(n, size.row_bytes, written_ms, 1) for n in range(first, size.rows))
-    topics.produce(brokers, topic, drafts)
+    fill(brokers, topic, drafts)
 
 
 class Answer(NamedTuple):
@@ -87,20 +103,18 @@ class Answer(NamedTuple):
     right: bool
 
 
-def answers(brokers: str, topic: str, *, joined: bool = True) -> Iterator[Answer]:
-    """All enriched records so far, by partition. ``joined=False``: they need no row to be right."""
-    reader = topics.Reader(brokers, [topic])
-    try:
-        for _, record in reader.rest(deadline_s=600):
-            yield answer(record, joined=joined)
-    finally:
-        reader.close()
+def answers(
+    brokers: str, topic: str, *, joined: bool = True, since: Mapping[int, int] | None = None
+) -> Iterator[Answer]:
+    """Enriched records by partition, from offsets ``since`` on (None: all) to the ends of now.
+
+    ``joined=False``: they need no row to be right.
+    """
+    for message in passed(brokers, topic, since):
+        yield answer(message.value(), message.timestamp()[1], joined=joined)
 
 
-def answer(record: Record, *, joined: bool, revision: int = 0) -> Answer:
-    """What an enriched record says. Raises msgspec.DecodeError for what is not JSON."""
-    value = record.value or b"{}"
-    number = int(msgspec.json.decode(value).get("n", -1))
-    return Answer(
-        number, record.timestamp_ms, records.is_right(value, revision) if joined else True
-    )
+def answer(value: bytes | None, at_ms: int, *, joined: bool, revision: int = 0) -> Answer:
+    """What an enriched value says. Raises msgspec.DecodeError for what is not JSON."""
+    number = int(msgspec.json.decode(value or b"{}").get("n", -1))
+    return Answer(number, at_ms, records.is_right(value, revision) if joined else True)

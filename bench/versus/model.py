@@ -35,7 +35,7 @@ class Figures:
     """One run of one system. None: it has no such thing, or it was not asked for."""
 
     system: str
-    open_s: float
+    open_s: float | None
     """From the start until events of the table's newest rows are out and right; none wait.
 
     Of what runs on a cluster, from the submission: the cluster stands before.

@@ -58,6 +58,8 @@ class Plan:
     """Waiting before a cold start; 0: no cold start with waiting events."""
     delta_rows: int = 100_000
     """Written while a system is down; 0: no restarts."""
+    limit_events: int = 15_000_000
+    """What a limit works off; it is faster than anybody writes while it runs."""
     patience_s: float = 900.0
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -81,8 +83,10 @@ def measure(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
         RuntimeError: the system ended or did not start.
         TimeoutError: a phase took longer than the plan's patience.
     """
+    if is_limit(system):
+        return _limit(ground, system, plan, name)
     figures = _warm(ground, system, plan, name)
-    if plan.cold_events and not is_limit(system):
+    if plan.cold_events:
         cold = _cold(ground, system, plan, f"{name}-cold", ROWS_AGE_MS)
         young = _cold(ground, system, plan, f"{name}-young", -ROWS_AGE_MS)
         figures = dataclasses.replace(
@@ -126,6 +130,36 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
         wrong_warm=wrong,
         restart_s=quiet_s,
         restart_delta_s=delta_s,
+    )
+
+
+def _limit(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
+    """All events first, then the start; there is no table."""
+    with _work(ground, plan, name) as work:
+        events = Events(ground.brokers, work.stream, plan.size.rows)
+        events.write(plan.limit_events)
+        with (
+            system.start(work) as run,
+            Observer(ground.brokers, work.enriched, work.partitions, run.pids) as observer,
+        ):
+            watch = _Watch(ground, system, plan, work, run, events)
+            _wait(lambda: observer.last().written > 0, run, plan, "the first event")
+            full = watch.middle(observer)
+            if not full.seconds:
+                raise RuntimeError(f"{plan.limit_events:,} events are too few")
+            latencies = watch.latencies(full.rate / 2)
+            peak = max(sample.memory_bytes for sample in observer.samples())
+    return Figures(
+        system=system.name,
+        open_s=None,
+        events_per_s=full.rate,
+        seconds=full.seconds,
+        cores=full.cores,
+        p50_ms=quantile(latencies, 0.5),
+        p99_ms=quantile(latencies, 0.99),
+        peak_memory_mb=peak / 1e6,
+        state_mb=None,
+        wrong_warm=0,
     )
 
 
@@ -229,7 +263,9 @@ class _Watch:
                     asked |= self._events.probe(sorted(left))
                     due += _PROBE_EVERY_S
                 for _, record in reader.poll(0.05):
-                    found = answer(record, joined=self._joined, revision=revision)
+                    found = answer(
+                        record.value, record.timestamp_ms, joined=self._joined, revision=revision
+                    )
                     if found.right:
                         left.discard(asked.get(found.n, -1))
                     if not left:
@@ -253,27 +289,31 @@ class _Watch:
         for _ in range(_TRIES):
             began = time.monotonic()
             self._pile_up(observer, rate, (plan.seconds + _WARM_UP_S) * _BACKLOG_MARGIN)
-            warm = time.monotonic() + _WARM_UP_S
-            self._all_out(observer, until=warm + plan.seconds)
-            full = _Full(*steady(_since(observer, warm), self._events.count))
+            full = self.middle(observer)
             if full.seconds >= plan.seconds * _ENOUGH:
                 return full
             # It was faster than it seemed: all is out, and more has to wait.
             rate = max(rate, fastest(_since(observer, began)))
         raise RuntimeError(f"{self._plan.seconds:g} s of work could not be made to wait")
 
+    def middle(self, observer: Observer) -> _Full:
+        """What it makes of the events that wait, from some seconds after now on."""
+        warm = time.monotonic() + _WARM_UP_S
+        self._all_out(observer, until=warm + self._plan.seconds)
+        return _Full(*steady(_since(observer, warm), self._events.count))
+
     def _pile_up(self, observer: Observer, rate: float, seconds: float) -> None:
         """Write so much that it has to work for so long from now on, as fast as it turns out."""
         for _ in range(_TRIES):
-            began, before = time.monotonic(), observer.last()
-            left = self._events.count - before.written
+            began = time.monotonic()
+            left = self._events.count - observer.last().written
             more = math.ceil(rate * seconds) - left
             if more <= 0:
                 return
             self._events.write(min(more, _MOST_EVENTS))
-            # Meanwhile it has worked, and maybe faster than it did when it was cold.
-            worked = observer.last().written - before.written
-            rate = max(rate, worked / (time.monotonic() - began))
+            # Meanwhile it has worked, and maybe faster than it did when it was cold. By samples
+            # that are some time apart: a write can take less time than there is between two.
+            rate = max(rate, fastest(_since(observer, began)))
 
     def latencies(self, rate: float) -> list[float]:
         """Milliseconds from an event's write to that of its enriched record, at that load."""
@@ -282,12 +322,14 @@ class _Watch:
             self._brokers, self._work.enriched, self._work.partitions, self._run.pids
         ) as observer:
             self._all_out(observer)
+            since = topics.ends(self._brokers, self._work.enriched)
             first = self._events.count
             written = self._events.paced(rate, _LATENCY_WARM_UP_S + self._plan.latency_seconds)
             self._all_out(observer)
         counted = first + int(rate * _LATENCY_WARM_UP_S)
         found: dict[int, int] = {}
-        for one in answers(self._brokers, self._work.enriched, joined=self._joined):
+        enriched = self._work.enriched
+        for one in answers(self._brokers, enriched, joined=self._joined, since=since):
             if one.n >= first:
                 self.wrong += not one.right
                 found.setdefault(one.n, one.at_ms)

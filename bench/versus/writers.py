@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from bench import records
 from bench.pace import due
+from bench.versus.filling import fill
 from bench.versus.ground import now_ms
-from ops.demo import topics
 from ops.demo.data import Draft
 
 _TICK_S = 0.005
@@ -30,7 +30,7 @@ class Events:
 
     def write(self, count: int) -> None:
         """Write ``count`` events as fast as it goes; returns when the broker has them."""
-        topics.produce(self._brokers, self._topic, (self._draft() for _ in range(count)))
+        fill(self._brokers, self._topic, (self._draft() for _ in range(count)))
 
     def paced(self, rate: float, seconds: float) -> dict[int, int]:
         """Write ``rate`` events a second for so long; returns when each was written, by number.

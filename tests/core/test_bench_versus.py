@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -131,6 +132,16 @@ def test_an_event_meets_the_row_that_it_names_and_a_null_is_wrong() -> None:
 @pytest.mark.parametrize("size", [100, 500, 2_000])
 def test_a_row_has_the_size_that_is_asked_for(size: int) -> None:
     assert abs(len(records.row(7, size, 0).value or b"") - size) <= 2
+
+
+def test_pads_are_no_text_that_packs_away() -> None:
+    pads = b"".join(records.row(n, 500, 0).value or b"" for n in range(40))
+    assert len(zlib.compress(pads)) > 0.7 * len(pads)
+
+
+def test_a_pad_longer_than_there_is_noise_is_refused() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        records.row(1, 60_000, 0)
 
 
 def test_the_page_has_a_line_for_each_system_and_says_what_failed() -> None:
