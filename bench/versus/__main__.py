@@ -16,8 +16,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
-import traceback
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,10 +27,10 @@ from bench.systems.registry import QUICK, SYSTEMS
 from bench.versus.ground import Size
 from bench.versus.model import Figures, lines
 from bench.versus.page import markdown
-from bench.versus.phases import Ground, Plan, measure, scanned
+from bench.versus.phases import Plan
 from bench.versus.plot import png
+from bench.versus.rounds import log, rounds, stand
 from ops.paths import ROOT
-from ops.stack.broker import Broker
 
 _QUICK = {
     "rows": 50_000,
@@ -52,13 +50,16 @@ def main() -> int:
     systems = [SYSTEMS[name] for name in options.systems]
     plan = _plan(options)
     load_average = os.getloadavg()[0]
-    runs, failed, scans = _run(systems, plan, options)
+    with stand(systems) as (ground, failed):
+        ready = [system for system in systems if system.name not in failed]
+        found = rounds(ground, ready, plan, options.runs, scan=not options.quick)
+    runs, failed = found.runs, failed | found.failed
     if options.quick:
         for line in lines(runs):
             print(json.dumps(line), flush=True)
     else:
         told = _told(systems, plan, options, runs, failed)
-        told |= {"load_average": round(load_average, 2), "scans_s": scans}
+        told |= {"load_average": round(load_average, 2), "scans_s": found.scans_s}
         options.results.mkdir(parents=True, exist_ok=True)
         place = options.results / options.name
         place.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
@@ -67,42 +68,8 @@ def main() -> int:
         print(markdown(told))
     wrong = [run.system for run in runs if run.wrong_warm]
     for name, reason in {**failed, **dict.fromkeys(wrong, "joined events wrongly")}.items():
-        _log(f"{name}: {reason}")
+        log(f"{name}: {reason}")
     return 1 if failed or wrong else 0
-
-
-def _run(
-    systems: list[System], plan: Plan, options: argparse.Namespace
-) -> tuple[list[Figures], dict[str, str], list[float]]:
-    runs: list[Figures] = []
-    scans: list[float] = []
-    failed: dict[str, str] = {}
-    for system in systems:
-        _log(f"{system.name}: preparing")
-        try:
-            system.prepare()
-        except RuntimeError as error:
-            failed[system.name] = str(error)
-    with tempfile.TemporaryDirectory(prefix="tablegate-versus-") as folder:
-        place = Path(folder)
-        with Broker(place / "kafka") as broker:
-            ground = Ground(broker.bootstrap_servers, place)
-            for number in range(options.runs):
-                if not options.quick:
-                    scans.append(scanned(ground, plan, f"scan-{number}"))
-                for system in systems:
-                    if system.name in failed:
-                        continue
-                    _log(f"{system.name}: run {number + 1} of {options.runs}")
-                    try:
-                        run = measure(ground, system, plan, f"{system.name}-{number}")
-                    except Exception as error:  # noqa: BLE001  (told in the results, by name)
-                        traceback.print_exc()
-                        failed[system.name] = str(error)
-                        continue
-                    runs.append(run)
-                    _log(json.dumps(run.shown()))
-    return runs, failed, scans
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -143,10 +110,6 @@ def _told(
         "runs": [run.shown() for run in runs],
         "failed": failed,
     }
-
-
-def _log(line: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S} {line}", file=sys.stderr, flush=True)
 
 
 def _options() -> argparse.Namespace:

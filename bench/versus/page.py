@@ -36,7 +36,7 @@ def markdown(told: Mapping[str, Any]) -> str:
         (
             f"`{system}`",
             f"{ratio[system]:.2f}" if system in ratio else "",
-            *(_cell(of.get(measure)) for measure in _COLUMNS),
+            *(page.cell(of.get(measure)) for measure in _COLUMNS),
         )
         for system, of in found.items()
     ]
@@ -56,8 +56,8 @@ def markdown(told: Mapping[str, Any]) -> str:
     if told["scans_s"]:
         scan = Spread.of(told["scans_s"])
         parts.append(
-            f"Flink alone reads the table topic in {_cell(scan)} s (with its client; a scan that "
-            "keeps nothing and ends); start to first right answer as a ratio to that: "
+            f"Flink alone reads the table topic in {page.cell(scan)} s (with its client; a scan "
+            "that keeps nothing and ends); start to first right answer as a ratio to that: "
             + ", ".join(
                 f"`{system}` {of['open_s'].median / scan.median:.2f}"
                 for system, of in found.items()
@@ -69,16 +69,3 @@ def markdown(told: Mapping[str, Any]) -> str:
         failed = "\n".join(f"- `{name}`: {reason}" for name, reason in told["failed"].items())
         parts.append(f"**Not measured:**\n\n{failed}")
     return "\n\n".join(parts) + "\n"
-
-
-def _cell(spread: Spread | None) -> str:
-    if spread is None:
-        return ""
-    if spread.least == spread.most:
-        return _number(spread.median)
-    return f"{_number(spread.median)} ({_number(spread.least)} - {_number(spread.most)})"
-
-
-def _number(value: float) -> str:
-    small = 100
-    return f"{value:,.0f}" if abs(value) >= small or value == int(value) else f"{value:.1f}"

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bench import records
+from bench import growth_model, records
+from bench.growth_model import BASE, VARIATIONS
 from bench.versus.ground import Answer
 from bench.versus.model import (
     Figures,
@@ -23,7 +24,7 @@ from bench.versus.model import (
     steady,
 )
 from bench.versus.page import markdown
-from bench.versus.phases import drained
+from bench.versus.phases import Plan, drained
 
 
 class At(NamedTuple):
@@ -132,6 +133,40 @@ def test_an_event_meets_the_row_that_it_names_and_a_null_is_wrong() -> None:
 @pytest.mark.parametrize("size", [100, 500, 2_000])
 def test_a_row_has_the_size_that_is_asked_for(size: int) -> None:
     assert abs(len(records.row(7, size, 0).value or b"") - size) <= 2
+
+
+def test_a_variation_changes_one_thing_of_the_base() -> None:
+    base = Plan(BASE, seconds=30.0)
+    plans = {variation.name: variation.plan(base) for variation in VARIATIONS}
+    assert plans["base"] == base
+    assert plans["rows-5m"] == replace(base, size=replace(BASE, rows=5_000_000))
+    assert plans["parallelism-2"] == replace(base, parallelism=2)
+    assert plans["hashmap"] == replace(base, options={"state": "hashmap"})
+    assert len({repr(plan) for plan in plans.values()}) == len(VARIATIONS)
+
+
+def test_the_growth_page_has_a_part_for_each_variation_that_ran_and_the_ratio_to_its_scan() -> None:
+    told = {
+        "command": "python -m bench.growth",
+        "date": "2026-11-30",
+        "cores": 2,
+        "load_average": 0.1,
+        "versions": {"kafka": "4.1.1"},
+        "plan": {"seconds": 30.0, "latency_seconds": 10.0, "delta_rows": 100_000, "runs": 1},
+        "found": {
+            "rows-2m": {
+                "runs": [replace(RUN, open_s=36.0).shown()],
+                "scans_s": [12.0],
+                "failed": {"quix": "too slow"},
+            },
+        },
+    }
+    text = growth_model.markdown(told)
+    assert "## 2,000,000 rows" in text
+    assert "## rows of 100 bytes" not in text
+    (line,) = [line for line in text.splitlines() if line.startswith("| `kafka-streams-ktable`")]
+    assert line.endswith("| 3.00 |")
+    assert "not measured: `quix`: too slow" in text
 
 
 def test_pads_are_no_text_that_packs_away() -> None:
