@@ -46,8 +46,9 @@ format: setup ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## ours and what people would use instead, side by side; not done, docs/performance.md
+bench: setup ## ours and what people would use instead, and how each grows; many hours
 	@$(BIN)/python -m bench.versus
+	@$(BIN)/python -m bench.growth
 
 bench-quick: setup ## the same reduced: minutes, one JSON line for each measure
 	@$(BIN)/python -m bench.versus --quick
