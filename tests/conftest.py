@@ -8,6 +8,7 @@ import pytest
 
 from ops.stack.flink import FlinkCluster
 from ops.stack.processes import ours
+from tests.support import warm_client
 from tests.support.kafka import Kafka, running_kafka
 
 _CLUSTER_FIXTURES = {"kafka", "flink"}
@@ -30,7 +31,8 @@ def stack_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """
     folder = tmp_path_factory.mktemp("stack")
     base = tmp_path_factory.getbasetemp()
-    yield folder
+    with warm_client.installed(folder / "client"):
+        yield folder
     left = ours(base)
     names = [f"{process.pid} {' '.join(process.cmdline()[-3:])}" for process in left]
     for process in left:

@@ -55,7 +55,7 @@ def test_every_event_gets_its_verdict_and_leaves_exactly_once(
             Message(b"o13", b'{"product":"p1"}', timestamp=-1),
         ],
     )
-    job.start()
+    job.start(by_command_line=True)
     job.wait_for(13 + 1)
 
     enriched = {r.key: r for r in job.read("enriched")}
@@ -159,7 +159,7 @@ def test_a_table_written_in_transactions_opens_the_gate_and_exactly_once_output_
     kafka.produce(job.products, [product("p1", "mug")], transactional=True)
     kafka.produce(job.products, [product("p1", "ghost")], transactional=True, abort=True)
     kafka.produce(job.orders, [order(1, "p1"), order(2, "p2")])
-    job.start()
+    job.start(by_command_line=True)
     job.wait_until(lambda: len(job.read("enriched") + job.read("retry")) == 2, "committed output")
     assert names(job.read("enriched")) == {b"o1": "mug"}
 
@@ -170,5 +170,5 @@ def test_a_missing_topic_is_named_and_nothing_is_submitted(
     job = JoinJob(kafka, flink, tmp_path)
     before = len(flink_run.jobs(flink))
     with pytest.raises(StackError, match="no-such-table"):
-        job.start(overrides=["table.topic=no-such-table"])
+        job.start(overrides=["table.topic=no-such-table"], by_command_line=True)
     assert len(flink_run.jobs(flink)) == before

@@ -35,7 +35,7 @@ def test_a_job_logs_in_on_both_clients_and_its_password_is_written_nowhere(
     job = _job(secured, flink, tmp_path)
     secured.plain.produce(job.products, [product("p1", "mug")])
     secured.plain.produce(job.orders, [order(1, "p1")])
-    job.start()
+    job.start(by_command_line=True)
     try:
         job.wait_for(1)
         assert names(job.read("enriched")) == {b"o1": "mug"}
@@ -53,7 +53,7 @@ def test_a_refused_submission_does_not_print_the_password_either(
     monkeypatch.setenv(_VARIABLE, "another-" + "password-9f3")
     job = _job(secured, flink, tmp_path)
     with pytest.raises(StackError, match="Authentication failed") as refused:
-        job.start()
+        job.start(by_command_line=True)
     assert "another-" + "password-9f3" not in str(refused.value) + flink.logs()
 
 

@@ -19,6 +19,7 @@ from ops import flink_run
 from ops.cluster import ask
 from ops.job_status import gate_is_open
 from ops.stack.flink import FlinkCluster
+from tests.support import warm_client
 from tests.support.kafka import Kafka, Record
 
 GATE = next(o for o in TABLE_SIDE if o.uid == "table-gate")
@@ -74,20 +75,35 @@ class JoinJob:
         job_arguments: Sequence[str] = (),
         entry: Path = flink_run.ENRICH,
         wait: bool = True,
+        by_command_line: bool = False,
     ) -> None:
-        """Submit, and return when all tasks run; without ``wait`` at once."""
+        """Submit, and return when all tasks run; without ``wait`` at once.
+
+        ``by_command_line`` as users do, by a `flink run` of its own; else by a client that stays.
+        Files for the workers are only given with the former.
+        """
         # PyFlink sometimes takes a TaskManager down with a job that is cancelled ("Reference count
         # must not be negative"); the next job needs one all the same.
         self.flink.start()
-        self.job_id = flink_run.submit(
-            self.flink,
-            config=self.config,
-            entry=entry,
-            overrides=overrides,
-            from_savepoint=from_savepoint,
-            extra_python_files=python_files,
-            job_arguments=job_arguments,
-        )
+        client = warm_client.client()
+        if by_command_line or python_files or client is None:
+            self.job_id = flink_run.submit(
+                self.flink,
+                config=self.config,
+                entry=entry,
+                overrides=overrides,
+                from_savepoint=from_savepoint,
+                extra_python_files=python_files,
+                job_arguments=job_arguments,
+            )
+        else:
+            sets = [part for override in overrides for part in ("--set", override)]
+            self.job_id = client.submit(
+                self.flink,
+                entry=entry,
+                arguments=["--config", str(self.config), *sets, *job_arguments],
+                from_savepoint=from_savepoint,
+            )
         if wait:
             flink_run.wait_running(self.flink, self.job_id)
 
