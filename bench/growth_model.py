@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bench import page
+from bench.versus import targets
 from bench.versus.ground import Size
-from bench.versus.model import Figures, Spread, from_json, spreads
+from bench.versus.model import Spread, from_json, spreads
 from bench.versus.phases import Plan
 
 _COLUMNS = {
@@ -17,6 +18,7 @@ _COLUMNS = {
     "p99_ms": "p99, ms",
     "open_s": "start to first right answer, s",
     "restart_s": "restart, quiet table, s",
+    "restart_gate_s": "of this, tasks running to gate open, s",
     "restart_delta_s": "restart, rows written meanwhile, s",
     "peak_memory_mb": "peak memory, MB",
     "state_mb": "state, MB",
@@ -80,7 +82,7 @@ def markdown(told: Mapping[str, Any]) -> str:
 
 
 def _part(variation: Variation, found: Mapping[str, Any]) -> str:
-    runs: list[Figures] = [from_json(run) for run in found["runs"]]
+    by_system = spreads(from_json(run) for run in found["runs"])
     scan = Spread.of(found["scans_s"]) if found["scans_s"] else None
     head = ("system", *_COLUMNS.values(), "start to first right answer, by the scan")
     rows = [
@@ -89,13 +91,15 @@ def _part(variation: Variation, found: Mapping[str, Any]) -> str:
             *(page.cell(of.get(measure)) for measure in _COLUMNS),
             f"{of['open_s'].median / scan.median:.2f}" if scan and "open_s" in of else "",
         )
-        for system, of in spreads(runs).items()
+        for system, of in by_system.items()
     ]
     parts = [f"## {variation.about}", page.table(head, rows)]
+    if variation.name == "rows-2m":
+        parts.append(targets.markdown(targets.of_two_million_rows(by_system, scan)))
     if scan:
         parts.append(f"Scan: {page.cell(scan)} s.")
     if found["failed"]:
         parts.append(
             "\n".join(f"- not measured: `{n}`: {reason}" for n, reason in found["failed"].items())
         )
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)

@@ -61,6 +61,10 @@ class Run(ABC):
     def state_bytes(self) -> int | None:
         """Bytes that its state takes on local disk or in its newest checkpoint; None if unknown."""
 
+    def gate_open_s(self) -> float | None:
+        """Seconds from when all its tasks ran to when its gate opened; None: it has no gate."""
+        return None
+
     @abstractmethod
     def stop(self) -> None:
         """Stop as for a planned restart: what ``System.start`` finds by the same Work goes on.

@@ -19,6 +19,7 @@ from pathlib import Path
 from string import Template
 from typing import ClassVar
 
+from bench import ground
 from bench.systems.contract import Run, System, Work
 from ops import flink_run
 from ops.cluster import ask
@@ -158,6 +159,22 @@ class FlinkRun(Run):
             return None
         newest = (told.get("latest") or {}).get("completed")
         return int(newest["state_size"]) if newest else None
+
+    def gate_open_s(self) -> float | None:
+        """By what the gate logged, and when the last task began to run by REST."""
+        found = ground.opened(self.cluster)
+        if found is None:
+            return None
+        vertices = ask(self.cluster, "GET", f"/jobs/{self.job_id}")["vertices"]
+        ran_ms = [
+            int(subtask["timestamps"]["RUNNING"])
+            for vertex in vertices
+            for subtask in ask(
+                self.cluster, "GET", f"/jobs/{self.job_id}/vertices/{vertex['id']}/subtasktimes"
+            )["subtasks"]
+        ]
+        opened_s, _ = found
+        return opened_s - max(ran_ms) / 1000
 
     def stop(self) -> None:
         """Stop the job with a savepoint, and end its cluster."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from bench import ground
 from bench.systems.contract import Work
-from bench.systems.flink import JOBS, PRODUCER, SUBMIT_S, FlinkRun, FlinkSystem
+from bench.systems.flink import JOBS, PRODUCER, SUBMIT_S, FlinkSystem
 from jobs.settings import Settings, from_mapping
 from ops import flink_run
 from ops.demo import topics
@@ -50,14 +49,6 @@ class TablegateDatastream(FlinkSystem):
             overrides=[*self.overrides, *overrides(work.options)],
             job_arguments=self.arguments,
         )
-
-    @staticmethod
-    def opened(run: FlinkRun) -> tuple[float, float] | None:
-        """When the gate of this start opened (epoch s), and how long after its targets (s).
-
-        None while it has not.
-        """
-        return ground.opened(run.cluster)
 
 
 class TablegateDatastreamNoGate(TablegateDatastream):

@@ -53,8 +53,10 @@ class Figures:
     """Events joined wrongly although the table was there."""
     restart_s: float | None = None
     """The same as ``open_s`` after a planned stop, nothing having changed."""
+    restart_gate_s: float | None = None
+    """Of that restart, from when all tasks ran to when the gate was open."""
     restart_delta_s: float | None = None
-    """The same, rows having been written meanwhile."""
+    """The same as ``restart_s``, rows having been written meanwhile."""
     drain_per_s: float | None = None
     """Events a second of those that waited before a cold start, from the first out to the last."""
     wrong_cold: int | None = None
@@ -83,6 +85,7 @@ UNITS = {
     "peak_memory_mb": "MB",
     "state_mb": "MB",
     "restart_s": "s",
+    "restart_gate_s": "s",
     "restart_delta_s": "s",
     "drain_per_s": "events/s",
     "wrong_cold": "events",

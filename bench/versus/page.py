@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench import page
+from bench.versus import targets
 from bench.versus.model import REFERENCE, Spread, from_json, ratios, spreads
 
 _COLUMNS = {
@@ -18,6 +19,7 @@ _COLUMNS = {
     "wrong_cold": "of these joined wrongly",
     "wrong_young": "the same, rows younger than events",
     "restart_s": "restart, quiet table, s",
+    "restart_gate_s": "of this, tasks running to gate open, s",
     "restart_delta_s": "restart, rows written meanwhile, s",
     "peak_memory_mb": "peak memory, MB",
     "state_mb": "state, MB",
@@ -52,9 +54,12 @@ def markdown(told: Mapping[str, Any]) -> str:
         f"before a cold start; {plan['delta_rows']:,} rows written during a restart. Medians of "
         f"{plan['runs']} runs, least and most in brackets."
     )
-    parts = [f"# {told['title']}", ran, asked, page.table(head, rows), legend]
-    if told["scans_s"]:
-        scan = Spread.of(told["scans_s"])
+    scan = Spread.of(told["scans_s"]) if told["scans_s"] else None
+    parts = [f"# {told['title']}", ran, asked, page.table(head, rows)]
+    if judged := targets.markdown(targets.of_versus(found, scan)):
+        parts += ["What was asked for (issue 7), by the medians:", judged]
+    parts.append(legend)
+    if scan:
         parts.append(
             f"Flink alone reads the table topic in {page.cell(scan)} s (with its client; a scan "
             "that keeps nothing and ends); start to first right answer as a ratio to that: "

@@ -110,13 +110,13 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
                 peak = max(sample.memory_bytes for sample in observer.samples())
             state = run.state_bytes()
             wrong = watch.wrong
-            quiet_s = delta_s = None
+            quiet = delta = None
             if system.restarts and plan.delta_rows:
                 run.stop()
         if system.restarts and plan.delta_rows:
-            quiet_s = _restarted(ground, system, plan, work, events, stop=True)
+            quiet = _restarted(ground, system, plan, work, events, stop=True)
             write_delta(ground.brokers, work.table, plan.size, plan.delta_rows)
-            delta_s = _restarted(ground, system, plan, work, events, stop=False, revision=1)
+            delta = _restarted(ground, system, plan, work, events, stop=False, revision=1)
     return Figures(
         system=system.name,
         open_s=opened_s,
@@ -128,8 +128,9 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
         peak_memory_mb=peak / 1e6,
         state_mb=None if state is None else state / 1e6,
         wrong_warm=wrong,
-        restart_s=quiet_s,
-        restart_delta_s=delta_s,
+        restart_s=quiet and quiet.seconds,
+        restart_gate_s=quiet and quiet.gate_s,
+        restart_delta_s=delta and delta.seconds,
     )
 
 
@@ -203,6 +204,13 @@ def _since_start(run: Run, began_ms: int, at_ms: int) -> float:
     return at_ms / 1000 - began_s
 
 
+class _Restarted(NamedTuple):
+    seconds: float
+    """From the start until events written after it were out, and right."""
+    gate_s: float | None
+    """See ``Run.gate_open_s``."""
+
+
 def _restarted(
     ground: Ground,
     system: System,
@@ -212,15 +220,16 @@ def _restarted(
     *,
     stop: bool,
     revision: int = 0,
-) -> float:
-    """Seconds from the start until events written after it are out, and right."""
+) -> _Restarted:
     began_ms = now_ms()
     with system.start(work) as run:
         watch = _Watch(ground, system, plan, work, run, events)
-        restarted_s = _since_start(run, began_ms, watch.until_right(revision))
+        restarted = _Restarted(
+            _since_start(run, began_ms, watch.until_right(revision)), run.gate_open_s()
+        )
         if stop:
             run.stop()
-    return restarted_s
+    return restarted
 
 
 class _Full(NamedTuple):

@@ -1,0 +1,62 @@
+"""Each target is held against the systems that it names, and only against measured ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.versus.model import Spread
+from bench.versus.targets import Judged, markdown, of_two_million_rows, of_versus
+
+
+def _found(**rates: float) -> dict[str, dict[str, Spread]]:
+    return {
+        name.replace("_", "-"): {"events_per_s": Spread(rate, rate, rate)}
+        for name, rate in rates.items()
+    }
+
+
+def _by_target(judged: list[Judged]) -> dict[str, Judged]:
+    return {one.target: one for one in judged}
+
+
+def test_a_target_is_met_at_its_limit_and_not_below() -> None:
+    name = "DataStream to Kafka Streams' KTable, events/s"
+    at = of_versus(_found(tablegate_datastream=60.0, kafka_streams_ktable=100.0), None)
+    below = of_versus(_found(tablegate_datastream=59.0, kafka_streams_ktable=100.0), None)
+    assert _by_target(at)[name].met
+    assert not _by_target(below)[name].met
+    assert _by_target(below)[name].found == pytest.approx(0.59)
+
+
+def test_of_the_naive_jobs_the_faster_one_counts() -> None:
+    found = _found(tablegate_datastream=50.0, pyflink_naive_thread=11.0, pyflink_naive_process=4.0)
+    (judged,) = of_versus(found, None)
+    assert not judged.met
+    assert judged.found == pytest.approx(50 / 11)
+
+
+def test_the_gate_may_cost_three_percent() -> None:
+    for gated, met in ((97.0, True), (96.0, False)):
+        found = _found(tablegate_sql=gated, tablegate_sql_no_gate=100.0)
+        (judged,) = of_versus(found, None)
+        assert judged.met is met
+
+
+def test_seconds_are_met_from_below() -> None:
+    found = {
+        "tablegate-datastream": {"open_s": Spread(60.0, 50.0, 70.0)},
+        "tablegate-sql": {"open_s": Spread(31.0, 30.0, 32.0)},
+    }
+    judged = of_two_million_rows(found, Spread(20.0, 20.0, 20.0))
+    assert [(one.found, one.met) for one in judged] == [(60.0, True), (31.0, False), (1.55, False)]
+
+
+def test_what_did_not_run_is_not_judged() -> None:
+    assert of_versus({}, None) == []
+    assert markdown([]) == ""
+
+
+def test_a_missed_target_stands_out() -> None:
+    text = markdown([Judged("a", 1.0, 2.0, met=False), Judged("b", 2.0, 2.0, met=True)])
+    assert "| a | 1.00 | 2 | **not met** |" in text
+    assert "| b | 2.00 | 2 | met |" in text
