@@ -112,6 +112,9 @@ def test_every_event_comes_out_right_also_over_a_restart(
         bench.wait_right(run, range(_EVENTS, _EVENTS + 100))
         numbers = [json.loads(value or b"{}")["n"] for value in bench.values()]
         assert sum(n < _EVENTS for n in numbers) == _EVENTS, "it went on, and did not begin again"
+        gate_s = run.gate_open_s()
+        assert (gate_s is not None) == system.gated
+        assert gate_s is None or abs(gate_s) < 60
     assert ours(bench.work.place) == []
     assert run.pids() == []
 
