@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.versus.model import Spread
+from bench.tuning_model import markdown as tuned
+from bench.tuning_model import ratios
+from bench.versus.model import Figures, Spread
 from bench.versus.targets import Judged, markdown, of_two_million_rows, of_versus
 
 
@@ -54,6 +56,63 @@ def test_seconds_are_met_from_below() -> None:
 def test_what_did_not_run_is_not_judged() -> None:
     assert of_versus({}, None) == []
     assert markdown([]) == ""
+
+
+def test_an_option_is_held_against_the_run_beside_it() -> None:
+    assert ratios([_run(100.0), _run(50.0)], [_run(110.0), _run(60.0)], "events_per_s") == [
+        1.1,
+        1.2,
+    ]
+    with pytest.raises(ValueError, match="shorter"):
+        ratios([_run(100.0), _run(50.0)], [_run(110.0)], "events_per_s")
+
+
+def test_the_tuning_page_shows_all_ratios_and_their_median() -> None:
+    told = {
+        "command": "python -m bench.tuning",
+        "date": "2026-11-30",
+        "cores": 2,
+        "load_average": 0.1,
+        "versions": {"flink": "2.3.0"},
+        "system": "tablegate-datastream",
+        "plan": {"rows": 1_000, "row_bytes": 500, "seconds": 20.0, "runs": 2},
+        "trials": [
+            {
+                "name": "flash",
+                "why": "disks",
+                "options": {"flink.a": "b"},
+                "base": [_run(100.0).shown(), _run(50.0).shown()],
+                "tried": [_run(110.0).shown(), _run(60.0).shown()],
+                "failed": "",
+            },
+            {
+                "name": "no",
+                "why": "",
+                "options": {},
+                "base": [],
+                "tried": [],
+                "failed": "it did not start",
+            },
+        ],
+    }
+    text = tuned(told)
+    assert "| flash `flink.a=b` | disks | **1.15** (1.10, 1.20) | **1.15** (1.10, 1.20) |" in text
+    assert "not measured: `no`: it did not start" in text
+
+
+def _run(rate: float) -> Figures:
+    return Figures(
+        system="tablegate-datastream",
+        open_s=9.0,
+        events_per_s=rate,
+        seconds=20.0,
+        cores=1.0,
+        p50_ms=20.0,
+        p99_ms=90.0,
+        peak_memory_mb=900.0,
+        state_mb=None,
+        wrong_warm=0,
+    )
 
 
 def test_a_missed_target_stands_out() -> None:
