@@ -25,6 +25,7 @@ from jobs.sides import (
     table_side,
 )
 from jobs.topology import Joined, gated_join
+from udfs.core.errors import ConfigError
 from udfs.core.gate import Target
 from udfs.core.misses import OnMiss
 from udfs.gate import gate_function
@@ -43,6 +44,9 @@ JOB_CONFIG = {
     "python.fn-execution.bundle.time": "100",
 }
 """What the job owns; checkpoints, state backend and restarts are the cluster's configuration."""
+
+# And Flink's default.
+_EXECUTION_MODE = ("python.execution-mode", "process")
 
 # Ticks also speak for partitions that the table topic may get while the job runs: a failover
 # resolves new targets but does not draw a new graph.
@@ -79,6 +83,7 @@ def build(
     env.set_parallelism(settings.job.parallelism)
     env.set_max_parallelism(settings.job.max_parallelism)
     t = StreamTableEnvironment.create(env)
+    _require_threads_for(settings, t)
 
     sinks = _sinks(facts)
     enriched = [limit for name, (_, limit) in sinks.items() if name not in _SET_ASIDE]
@@ -139,6 +144,18 @@ def build(
     # the job that starts from it.
     _write(env, t, settings, client, joined, sinks, counted=not table_only)
     return env
+
+
+def _require_threads_for(settings: Settings, t: StreamTableEnvironment) -> None:
+    mode = t.get_config().get(*_EXECUTION_MODE)
+    if settings.join.lookup_state == "broadcast" and mode != "thread":
+        raise ConfigError(
+            "join.lookup_state",
+            settings.join.lookup_state,
+            f"Python would run in worker processes (python.execution-mode: {mode}), which do not "
+            "reach the events that wait for a row: set python.execution-mode: thread in the "
+            'configuration of the cluster and of its client, or give "keyed"',
+        )
 
 
 # Tables of the events that did not become an enriched one.

@@ -16,7 +16,7 @@ from udfs.core.retry import RetryPlan, parse_delays
 from udfs.core.rows import RowReader, TableFormat
 from udfs.core.stall import OnStall
 from udfs.gate import GateRules
-from udfs.join_rules import JoinRules
+from udfs.join_rules import JoinRules, Lookup
 
 # Around a single record: a batch header of 61 bytes and a record header of at most 21 (source:
 # DefaultRecordBatch.RECORD_BATCH_OVERHEAD, DefaultRecord.MAX_RECORD_OVERHEAD), and some to spare.
@@ -54,6 +54,8 @@ def join_rules(
         # Ungated is for comparison: every miss is told at once, and nothing else is done with it.
         on_miss=MissPolicy.of(settings.output.on_miss_of().values()) if gated else MissPolicy(),
         verdict_field=settings.miss.verdict_field,
+        lookup=Lookup(settings.join.lookup_state),
+        cached_rows=settings.join.cached_rows,
         miss_grace_ms=settings.miss.grace_ms if gated else 0,
     )
 
@@ -96,6 +98,7 @@ def identity(settings: Settings, facts: ClusterFacts) -> Identity:
                 "-" if tombstone is None else f"{tombstone.format} {tombstone.path}",
             )
         ),
+        join_rows="" if settings.join.lookup_state == "keyed" else settings.join.lookup_state,
     )
 
 

@@ -134,8 +134,8 @@ def gated_rows(
     return t.from_data_stream(t.to_append_stream(gated, flat), schema)
 
 
-def table_side(t: StreamTableEnvironment, gated: Table) -> KeyedStream:
-    """The rows of ``gated_rows``, keyed by the join key. One subtask up to here."""
+def table_side(t: StreamTableEnvironment, gated: Table) -> DataStream:
+    """The rows of ``gated_rows``, each behind its join key. One subtask up to here."""
     query = f"""
         SELECT COALESCE(routed_key, CONCAT('no key: ', CAST(`partition` AS STRING), '@',
                                            CAST(`offset` AS STRING))),
@@ -150,13 +150,13 @@ def no_stream_side(t: StreamTableEnvironment, gated: Table) -> KeyedStream:
     Made of the table's side and not of a source of its own, whose state a savepoint would hold.
     """
     query = f"SELECT 'none', {_GATED_RECORD} FROM {gated} WHERE `offset` < 0"
-    return _pinned(t, query, NO_STREAM)
+    return keyed(_pinned(t, query, NO_STREAM))
 
 
-def _pinned(t: StreamTableEnvironment, query: str, operators: Sequence[Operator]) -> KeyedStream:
+def _pinned(t: StreamTableEnvironment, query: str, operators: Sequence[Operator]) -> DataStream:
     side = t.to_append_stream(t.sql_query(query), pair_type())
     adopt(side._j_data_stream.getTransformation(), operators, parallelism=1)
-    return keyed(side)
+    return side
 
 
 def keyed(side: DataStream, of: TypeInformation | None = None) -> KeyedStream:

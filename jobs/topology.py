@@ -1,4 +1,4 @@
-"""The job's graph, free of Kafka: two keyed inputs in, four streams out."""
+"""The job's graph, free of Kafka: events and rows in, four streams out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 
-from jobs.uids import JOIN, SIDE_OUTPUTS
+from jobs.sides import keyed
+from jobs.uids import BROADCAST_JOIN, JOIN, SIDE_OUTPUTS
 from jobs.wiring import adopt
+from udfs.broadcast import BroadcastJoin, rows_state
 from udfs.join import GatedJoin
-from udfs.join_rules import JoinRules
+from udfs.join_rules import JoinRules, Lookup
 from udfs.outcomes import dead_tag, nulls_tag, retry_tag
 from udfs.records import output_type
 
@@ -24,11 +26,16 @@ class Joined(NamedTuple):
     nulls: DataStream
 
 
-def gated_join(events: KeyedStream, rows: KeyedStream, rules: JoinRules) -> Joined:
-    """Join ``events`` with ``rows``, both of record_type and keyed by the join key."""
-    joined = (
-        events.connect(rows).process(GatedJoin(rules), output_type()).uid(JOIN.uid).name(JOIN.name)
-    )
+def gated_join(events: KeyedStream, rows: DataStream, rules: JoinRules) -> Joined:
+    """Join ``events``, keyed by the join key, with ``rows``, both of pair_type."""
+    if rules.lookup is Lookup.BROADCAST:
+        operator = BROADCAST_JOIN
+        both = events.connect(rows.broadcast(rows_state()))
+        joined = both.process(BroadcastJoin(rules), output_type())
+    else:
+        operator = JOIN
+        joined = events.connect(keyed(rows)).process(GatedJoin(rules), output_type())
+    joined.uid(operator.uid).name(operator.name)
     sides = {}
     for tag in (retry_tag(), dead_tag(), nulls_tag()):
         sides[tag.tag_id] = joined.get_side_output(tag)

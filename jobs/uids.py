@@ -24,6 +24,10 @@ class Operator(NamedTuple):
 # State: the table's rows, the held events, and the timers that release these.
 JOIN = Operator("gated-join", "gated join")
 
+# In its place with join.lookup_state = "broadcast": rows are kept in another way, which a savepoint
+# of the other would not have. State: as of the join above.
+BROADCAST_JOIN = Operator("broadcast-join", "gated join")
+
 STREAM_SIDE = (
     Operator("stream-records", "stream: records for Python"),
     Operator("stream-route", "stream: find join key"),

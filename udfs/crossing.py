@@ -17,12 +17,19 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
 
 _OPERATION = "TwoInputFunctionOperation"
+# In the steps that PyFlink makes for each input, what the function and its context are called: of a
+# keyed join, and of one whose second input is broadcast.
+_KEYED = (("process_element1", "function_context"), ("process_element2", "function_context"))
+_BROADCAST = (
+    ("process_element", "read_only_broadcast_ctx"),
+    ("process_broadcast_element", "broadcast_ctx"),
+)
 # From open() of a function: PyFlink's open_func, the operation of one function, that of the chain.
 _FRAMES = 6
 
@@ -54,14 +61,53 @@ def take_over() -> bool:
     operation = _calling_operation()
     if operation is None or not _replace_converters(operation):
         return False
-    back = _way_back()
-    for number in (1, 2):
-        if back is None or not _shorten(operation, number, back):
-            log.info("records cross as tuples, by PyFlink's own calls")
-            break
-    else:
-        log.info("records cross as tuples, by calls of our own")
+    back, steps = _way_back(), [_step(operation, number, _KEYED) for number in (1, 2)]
+    if back is None or None in steps:
+        log.info("records cross as tuples, by PyFlink's own calls")
+        return True
+    for number, step in enumerate(steps, start=1):
+        setattr(operation, f"process_element{number}", _short(step, back, keyed=True))
+    log.info("records cross as tuples, by calls of our own")
     return True
+
+
+class Contexts(NamedTuple):
+    """PyFlink's contexts of a keyed function whose second input is broadcast."""
+
+    keyed: Any
+    """Of the first input: has the timers of the current key."""
+    broadcast: Any
+    """Of the second: broadcast state can be written by it."""
+
+
+def take_over_broadcast() -> Contexts | None:
+    """As :func:`take_over`, where the second input is broadcast; None when it cannot be done.
+
+    The second input is (routed by, what ``udfs.records.crossed`` reads). What a timer gives to a
+    side output goes there; PyFlink 2.3.0 has no way for it, and puts it into the main output.
+    """
+    operation, back = _calling_operation(), _way_back()
+    if operation is None or back is None:
+        return None
+    steps = [_step(operation, number, _BROADCAST) for number in (1, 2)]
+    on_timer = getattr(operation._main_operation, "_on_timer_func", None)  # noqa: SLF001
+    known = inspect.getclosurevars(on_timer).nonlocals if inspect.isfunction(on_timer) else {}
+    if None in steps or not {"on_timer", "timer_context"} <= known.keys():
+        return None
+    if not _replace_converters(operation):
+        return None
+    events, rows = steps
+    operation.process_element1 = _short(events, back, keyed=True)
+    operation.process_element2 = _short(rows, back, keyed=False)
+    route: Callable[[Iterable[Any]], Iterable[Any]] = events.route
+    fire, context = known["on_timer"], known["timer_context"]
+
+    def fired(timestamp: int) -> Iterable[Any]:
+        return route(fire(timestamp, context))
+
+    operation._main_operation._on_timer_func = fired  # noqa: SLF001
+    log.info("records cross as tuples, by calls of our own; the table is broadcast")
+    return Contexts(events.context, rows.context)
 
 
 def _replace_converters(operation: Any) -> bool:
@@ -105,33 +151,39 @@ def _way_back() -> _WayBack | None:
         return None
 
 
-def _shorten(operation: Any, number: int, back: _WayBack) -> bool:
-    """Let the JVM call the function of one input at once; whether that could be done."""
-    name = f"process_element{number}"
+class _Step(NamedTuple):
+    """What PyFlink does with a record of one input."""
+
+    process: Process
+    """The function's method."""
+    context: Any
+    """What it is given beside the record."""
+    route: Callable[[Iterable[Any]], Iterable[Any]]
+    """PyFlink's: gives side outputs away and passes the main output on."""
+
+
+def _step(operation: Any, number: int, names: Sequence[tuple[str, str]]) -> Any:
+    """The :class:`_Step` of one input; None when it is not as PyFlink 2.3.0 makes it."""
     step = getattr(operation._main_operation, f"_process_element_func{number}", None)  # noqa: SLF001
     if operation._other_operations or not inspect.isfunction(step):  # noqa: SLF001
-        return False
-    # What PyFlink's own step would use.
+        return None
     known = inspect.getclosurevars(step).nonlocals
     try:
-        process, context, route = (known[n] for n in (name, "function_context", "process_func"))
+        return _Step(*(known[name] for name in (*names[number - 1], "process_func")))
     except KeyError:
-        return False
-    setattr(operation, name, _short(process, context, route, back))
-    return True
+        return None
 
 
-def _short(
-    process: Process, context: Any, route: Callable[[Iterable[Any]], Iterable[Any]], back: _WayBack
-) -> Callable[[Any], Any]:
+def _short(step: _Step, back: _WayBack, *, keyed: bool) -> Callable[[Any], Any]:
     """What the JVM calls with (row kind, (routed by, (row kind, fields))).
 
-    ``route`` is PyFlink's: it gives side outputs away and passes the main output on.
+    A ``keyed`` input's function is not told what its records are routed by.
     """
+    process, context, route = step
     nothing, put, single = back
 
     def called(value: Any) -> Any:
-        results = process(value[1][1], context)
+        results = process(value[1][1] if keyed else value[1], context)
         if results == ():
             return nothing
         if type(results) is tuple and len(results) == 1 and type(results[0][0]) is int:

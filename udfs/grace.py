@@ -11,7 +11,7 @@ key that everybody asks for and nobody wrote may have tens of thousands.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from pyflink.common import Types
@@ -56,18 +56,27 @@ class Parked(NamedTuple):
 
 
 class Grace:
-    """One subtask's parked events. All methods but ``may_have`` speak of the current key."""
+    """One subtask's parked events. All methods but ``may_have`` speak of the current key.
 
-    def __init__(self, context: RuntimeContext, grace_ms: int, now_ms: int) -> None:
+    ``restored_keys``, where somebody knows them, are all keys with events from an attempt before.
+    """
+
+    def __init__(
+        self,
+        context: RuntimeContext,
+        grace_ms: int,
+        now_ms: int,
+        restored_keys: Iterable[str] | None = None,
+    ) -> None:
         self._ends = context.get_state(ends_state())
         self._parked = context.get_map_state(parked_state())
         self._grace_ms = grace_ms
         # Every row of the table asks whether its key has parked events, so that the keys are also
         # kept here, with the number of the first event that this attempt parked (None: it parked
         # none). If some were restored, nothing is known of them until their timers have fired.
-        self._keys: dict[str | None, int | None] = {}
+        self._keys: dict[str | None, int | None] = dict.fromkeys(restored_keys or ())
         self._all_known_ms = now_ms + _LOOK_MS + 1
-        self._all_known = not _may_be_restored(context)
+        self._all_known = restored_keys is not None or not _may_be_restored(context)
         self._asked = False
 
     def may_have(self, key: str | None, ctx: KeyedCoProcessFunction.Context) -> bool:

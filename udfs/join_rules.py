@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from udfs.core.events import EventReader
 from udfs.core.hold import Consistency
@@ -10,6 +11,15 @@ from udfs.core.merge import Merge
 from udfs.core.misses import MissPolicy
 from udfs.core.retry import RetryPlan
 from udfs.core.rows import RowReader
+
+
+class Lookup(StrEnum):
+    """Where the join looks rows up."""
+
+    KEYED = "keyed"
+    """In keyed state: each subtask has the rows of its own keys, see ``udfs.join``."""
+    BROADCAST = "broadcast"
+    """On the JVM's heap: each subtask has all rows, see ``udfs.broadcast``."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,7 @@ class JoinRules:
     on_miss: MissPolicy = field(default_factory=MissPolicy)
     verdict_field: str = "tablegate_verdict"
     """The field of an event that goes out without its row which says why."""
+    lookup: Lookup = Lookup.KEYED
     cached_rows: int = 100_000
     """Rows of which a subtask remembers what they add to an event, the ones used last."""
     miss_grace_ms: int = 0

@@ -188,6 +188,13 @@ class GateSettings(_Table):
         return self.consistency == "continuous"
 
 
+class JoinSettings(_Table):
+    """``[join]``: where the join looks rows up."""
+
+    lookup_state: Literal["keyed", "broadcast"] = "keyed"
+    cached_rows: int = Field(default=100_000, ge=0, le=_INT_MAX)
+
+
 class MissSettings(_Table):
     """``[miss]``: what happens to an event that finds no row."""
 
@@ -216,6 +223,7 @@ class Settings(_Table):
     table: TableSettings
     output: OutputSettings
     gate: GateSettings = GateSettings()
+    join: JoinSettings = JoinSettings()
     miss: MissSettings = MissSettings()
     stats: StatsSettings = StatsSettings()
 

@@ -18,7 +18,7 @@ def refuse(settings: Settings) -> None:
 
 
 def _problems(settings: Settings) -> Iterator[ConfigError]:
-    miss, output = settings.miss, settings.output
+    miss, output, join = settings.miss, settings.output, settings.join
     if miss.grace_ms:
         yield ConfigError(
             "miss.grace_ms",
@@ -39,6 +39,12 @@ def _problems(settings: Settings) -> Iterator[ConfigError]:
             output.on_miss,
             "SQL decides an event once, and has no join that waits for a row without an end; give "
             '"route" or "emit_null"',
+        )
+    if join.lookup_state != "keyed":
+        yield ConfigError(
+            "join.lookup_state",
+            join.lookup_state,
+            'SQL\'s join keeps the rows of each key in keyed state; give "keyed"',
         )
     if output.also:
         yield ConfigError(

@@ -21,7 +21,9 @@ _RESTORE = re.compile(
 )
 _UNCLAIMED = re.compile(r"Cannot map checkpoint/savepoint state for operator ([0-9a-f]{32})")
 _MAX_PARALLELISM = re.compile(r"[Mm]ax(?:imum)? parallelism[^\n]*")
-_OURS = re.compile(r"(?:TargetError|NoAnswerError|StaleCodeError)(?:'>)?: ([^\n]+)")
+_OURS = re.compile(
+    r"(?:TargetError|NoAnswerError|StaleCodeError|WorkerError|TableTooLargeError)(?:'>)?: ([^\n]+)"
+)
 _LENGTH = 600
 
 # Flink 2.3.0 keeps no exception of a job that failed before it had tasks.

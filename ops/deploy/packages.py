@@ -78,7 +78,8 @@ def uids(package: Path, settings: Settings) -> dict[str, str]:
     listed = vars(module)
     further = [listed["output"](f"also-{topic}") for topic in settings.output.also]
     named = _named([*listed.values(), *further])
-    left_out: list[object] = []
+    broadcast = settings.join.lookup_state == "broadcast"
+    left_out: list[object] = [listed.get("JOIN") if broadcast else listed.get("BROADCAST_JOIN")]
     if not settings.miss.retry_after:
         left_out += [listed.get("RETRY_SIDE"), listed.get("RETRY_DELAY")]
     absent = set(_named(left_out))

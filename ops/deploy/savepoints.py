@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.uids import JOIN
+from jobs.uids import BROADCAST_JOIN, JOIN
 from ops.cluster import Cluster
 from ops.deploy.errors import DeployError, Exit
 from ops.deploy.operator_ids import operator_id
@@ -25,6 +25,12 @@ WAY_OUT = (
     "one) or from a retained checkpoint (.../JOB_ID/chk-N), or load the table anew with "
     "`tablegate upgrade --reload-table`."
 )
+
+_JOINS = {
+    operator_id(JOIN.uid): "keyed",
+    operator_id(BROADCAST_JOIN.uid): "broadcast",
+}
+"""The join's operator for each join.lookup_state."""
 
 _READ_TIMEOUT_S = 300
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:")
@@ -89,7 +95,7 @@ def other_max_parallelism(savepoint: Savepoint, wanted: int) -> list[str]:
         for operator in savepoint.operators
         if operator.stateful
         and operator.max_parallelism != wanted
-        and (operator.max_parallelism != 1 or operator.id == operator_id(JOIN.uid))
+        and (operator.max_parallelism != 1 or operator.id in _JOINS)
     ]
 
 
@@ -161,6 +167,7 @@ def require_compatible(savepoint: Savepoint, uids: Mapping[str, str], max_parall
     Raises:
         DeployError: names the state that would be lost, or the other number of key groups.
     """
+    _require_same_lookup(savepoint, uids)
     lost = unclaimed(savepoint, uids)
     if lost:
         raise DeployError(
@@ -177,6 +184,20 @@ def require_compatible(savepoint: Savepoint, uids: Mapping[str, str], max_parall
             f"Savepoint {savepoint.path} was written with another job.max_parallelism than "
             f"{max_parallelism}: {', '.join(other)}.",
             "Set job.max_parallelism to that number, or load the table anew with "
+            "`tablegate upgrade --reload-table`.",
+            Exit.REFUSED,
+        )
+
+
+def _require_same_lookup(savepoint: Savepoint, uids: Mapping[str, str]) -> None:
+    found = {_JOINS[o.id] for o in savepoint.operators if o.stateful and o.id in _JOINS}
+    wanted = {_JOINS[i] for i in map(operator_id, uids) if i in _JOINS}
+    if found and wanted and not found & wanted:
+        raise DeployError(
+            f"Savepoint {savepoint.path} was written with join.lookup_state = "
+            f'"{found.pop()}", and the new version has "{wanted.pop()}": rows are kept in another '
+            "way, and held events would be lost.",
+            "Leave join.lookup_state as it was, or load the table anew with "
             "`tablegate upgrade --reload-table`.",
             Exit.REFUSED,
         )

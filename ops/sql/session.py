@@ -38,6 +38,8 @@ def for_session(settings: Settings, name: str, start: str | None) -> Settings:
             "stream": settings.stream.model_copy(update={"start": start}),
             "job": job.model_copy(update={"transactional_id_prefix": prefix}),
             "miss": miss.model_copy(update={"grace_ms": 0, "retry_after": ""}),
+            # Where the job looks rows up is nothing to a query's answers.
+            "join": settings.join.model_copy(update={"lookup_state": "keyed"}),
         }
     )
     refuse(changed)

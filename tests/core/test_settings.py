@@ -460,6 +460,7 @@ def test_whatever_stands_in_a_setting_the_answer_is_settings_or_our_error(
         {
             "table/key": {"from": "key"},
             "gate": {},
+            "join": {},
             "miss": {},
             "stats": {},
             "table/tombstone_key": {},

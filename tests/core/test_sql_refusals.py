@@ -30,6 +30,7 @@ def test_what_it_keeps_it_takes() -> None:
         ({"miss": {"grace_ms": 0, "retry_after": "10 s"}}, "miss.retry_after"),
         ({"output/on_miss": "hold"}, "output.on_miss"),
         ({"output/also": {"orders.live": "route"}}, "output.also"),
+        ({"join": {"lookup_state": "broadcast"}}, "join.lookup_state"),
     ],
 )
 def test_what_it_does_not_keep_it_refuses(changes: dict[str, Any], key: str) -> None:

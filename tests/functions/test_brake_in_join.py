@@ -6,12 +6,14 @@ import dataclasses
 
 import pytest
 
+from tests.functions.joins import join
 from tests.functions.test_join import RULES, order, product
 from tests.support.keyed_harness import Harness
-from udfs import join
+from udfs import joining
 from udfs.core.gate import OPENED_SHORT_MS
 from udfs.core.hold import Consistency
-from udfs.join import GatedJoin
+
+pytestmark = pytest.mark.usefixtures("lookup")
 
 
 class Told:
@@ -38,12 +40,12 @@ class Told:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     brake = Told()
-    monkeypatch.setattr(join, "Brake", brake)
+    monkeypatch.setattr(joining, "Brake", brake)
     return brake
 
 
 def test_every_held_event_every_row_and_every_release_is_told(told: Told) -> None:
-    harness = Harness(GatedJoin(dataclasses.replace(RULES, hold_slack_events=7)))
+    harness = Harness(join(dataclasses.replace(RULES, hold_slack_events=7)))
     # More than are held in one value.
     for n in range(10):
         order(harness, "p1", n)
@@ -57,14 +59,14 @@ def test_every_held_event_every_row_and_every_release_is_told(told: Told) -> Non
 
 
 def test_an_unreadable_row_shows_that_the_table_is_read_as_well(told: Told) -> None:
-    harness = Harness(GatedJoin(dataclasses.replace(RULES, hold_slack_events=7)))
+    harness = Harness(join(dataclasses.replace(RULES, hold_slack_events=7)))
     product(harness, "p1", b"{broken")
     assert told.calls == ["row"]
 
 
 @pytest.mark.parametrize("consistency", [Consistency.STARTUP, Consistency.CONTINUOUS])
 def test_without_a_slack_there_is_no_brake(told: Told, consistency: Consistency) -> None:
-    harness = Harness(GatedJoin(dataclasses.replace(RULES, consistency=consistency)))
+    harness = Harness(join(dataclasses.replace(RULES, consistency=consistency)))
     order(harness, "p1", 0)
     product(harness, "p1", {"name": "mug"})
     harness.advance(2**60)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyflink.common import Row
 
+from tests.functions.joins import join
 from tests.functions.test_join import RULES
 from tests.support.cases import HELD, Case, cases, hit, value_of
 from tests.support.keyed_harness import Harness
@@ -16,8 +17,9 @@ from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS
 from udfs.core.jsontext import BadRecord
 from udfs.core.merge import AddFields
 from udfs.core.misses import MissPolicy, OnMiss
-from udfs.join import GatedJoin
 from udfs.records import Record
+
+pytestmark = pytest.mark.usefixtures("lookup")
 
 _START_MS = 1_700_000_000_000
 _FIELDS = AddFields(((("name",), "product_name"), (("price",), "price")))
@@ -31,7 +33,7 @@ class _Run:
         monkeypatch.setattr("udfs.clock.now_ms", lambda: self.ms)
         policy = MissPolicy.of([OnMiss(case.on_miss)])
         self.rules = replace(RULES, merge=_FIELDS, miss_grace_ms=case.grace, on_miss=policy)
-        self.harness = Harness(GatedJoin(self.rules))
+        self.harness = Harness(join(self.rules))
         self.harness.advance(CLOSED_MS)
         self.outcomes: dict[str, Any] = {}
         self.dead_rows = 0
@@ -67,7 +69,7 @@ class _Run:
         self.harness.clock(self.ms)
 
     def restart(self, _: bool) -> None:
-        self.harness = self.harness.restarted(GatedJoin(self.rules))
+        self.harness = self.harness.restarted(join(self.rules))
         self.harness.advance(CLOSED_MS)
 
     def _record(self, routed: str | None, record: dict[str, Any]) -> Row:

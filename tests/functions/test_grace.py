@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.functions.joins import join, rows_name
 from tests.functions.test_join import RULES, names, order, product
 from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
 from udfs.core.gate import CLOSED_MS, OPENED_SHORT_MS
 from udfs.core.hold import Consistency
 from udfs.grace import _LOOK_MS, Grace
-from udfs.join import GatedJoin
+from udfs.join_rules import Lookup
+
+pytestmark = pytest.mark.usefixtures("lookup")
 
 GRACE_MS = 5_000
 PATIENT = replace(RULES, miss_grace_ms=GRACE_MS)
@@ -28,7 +31,7 @@ def _pass(harness: Harness, clock: Clock, ms: int) -> None:
 
 
 def _open(rules: Any = PATIENT, watermark: int = START_MS) -> Harness:
-    harness = Harness(GatedJoin(rules))
+    harness = Harness(join(rules))
     harness.advance(watermark)
     return harness
 
@@ -108,12 +111,12 @@ def test_events_of_a_key_come_out_in_their_order_and_nothing_stays(clock: Clock)
     assert [offset for offset, _ in names(harness)] == list(range(51))
     _pass(harness, clock, 2 * _LOOK_MS)
     assert harness.clock_timers == set()
-    left = {name: keys for name, keys in harness.state.items() if keys and name != "table-row"}
+    left = {name: keys for name, keys in harness.state.items() if keys and name != rows_name()}
     assert left == {}
 
 
 def test_held_events_are_parked_when_they_find_no_row(clock: Clock) -> None:
-    harness = Harness(GatedJoin(PATIENT))
+    harness = Harness(join(PATIENT))
     order(harness, "p1", 0)
     clock.ms += 60_000
     harness.advance(START_MS)
@@ -130,7 +133,7 @@ def test_while_the_gate_is_shut_no_parked_event_is_decided(clock: Clock) -> None
     harness = _open()
     for offset, key in enumerate(("p1", "p2", "p3")):
         order(harness, key, offset)
-    after = harness.restarted(GatedJoin(PATIENT))
+    after = harness.restarted(join(PATIENT))
     after.advance(CLOSED_MS)
     # Not the newest row, perhaps: the table is being read again.
     product(after, "p1", {"name": "old"})
@@ -148,7 +151,7 @@ def test_while_the_gate_is_shut_no_parked_event_is_decided(clock: Clock) -> None
 def test_parked_events_go_before_those_that_are_held_behind_them(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
-    after = harness.restarted(GatedJoin(PATIENT))
+    after = harness.restarted(join(PATIENT))
     after.advance(CLOSED_MS)
     order(after, "p1", 1)
     product(after, "p1", {"name": "mug"})
@@ -161,7 +164,7 @@ def test_the_counters_speak_of_this_attempts_events_only(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     clock.ms += 1_000
-    after = harness.restarted(GatedJoin(PATIENT))
+    after = harness.restarted(join(PATIENT))
     after.advance(START_MS)
     order(after, "p2", 1)
     _pass(after, clock, GRACE_MS - 1_000)
@@ -175,7 +178,7 @@ def test_a_version_without_grace_decides_what_one_with_it_had_parked(clock: Cloc
     harness = _open()
     order(harness, "p1", 0)
     order(harness, "p2", 1)
-    after = harness.restarted(GatedJoin(RULES))
+    after = harness.restarted(join(RULES))
     after.advance(CLOSED_MS)
     _pass(after, clock, GRACE_MS)
     # Their timers are no watermark: the gate stays shut.
@@ -194,7 +197,7 @@ def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clo
     order(harness, "p1", 0)
     clock.ms += 3_000
     order(harness, "p2", 1)
-    after = harness.restarted(GatedJoin(PATIENT))
+    after = harness.restarted(join(PATIENT))
     after.advance(START_MS)
     _pass(after, clock, 2_000)
     assert _verdicts(after) == [(0, "NOT_FOUND")]
@@ -203,11 +206,13 @@ def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clo
 
 
 def test_rows_ask_the_state_for_parked_events_only_until_the_restored_ones_are_known(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, lookup: Lookup
 ) -> None:
+    if lookup is Lookup.BROADCAST:
+        pytest.skip("knows them from the start: the test below")
     harness = _open()
     order(harness, "p1", 0)
-    after = harness.restarted(GatedJoin(PATIENT))
+    after = harness.restarted(join(PATIENT))
     grace: Grace = after.function._grace
     asked: list[Any] = []
     of_the_state = grace.any_parked
@@ -229,6 +234,19 @@ def test_rows_ask_the_state_for_parked_events_only_until_the_restored_ones_are_k
     assert (may_have("p9"), may_have("p1"), asked) == (False, True, [])
 
 
+def test_where_the_state_tells_its_keys_restored_events_are_known_at_once(
+    clock: Clock, lookup: Lookup
+) -> None:
+    if lookup is Lookup.KEYED:
+        pytest.skip("learns them by their timers: the test above")
+    harness = _open()
+    order(harness, "p1", 0)
+    after = harness.restarted(join(PATIENT))
+    grace: Grace = after.function._grace
+    assert (grace.may_have("p9", after), grace.may_have("p1", after)) == (False, True)
+    assert {timestamp for timestamp, _ in after.clock_timers} == {START_MS + GRACE_MS}
+
+
 def test_events_that_wait_without_an_end_are_looked_at_key_by_key(clock: Clock) -> None:
     looks = {key: Grace.next_look_ms(key, clock.ms) for key in map(str, range(1_000))}
     assert len(set(looks.values())) > 990
@@ -243,7 +261,7 @@ def test_events_that_wait_without_an_end_are_looked_at_key_by_key(clock: Clock) 
 
 def test_in_continuous_mode_the_row_need_not_be_older_than_the_event(clock: Clock) -> None:
     rules = replace(PATIENT, consistency=Consistency.CONTINUOUS)
-    harness = Harness(GatedJoin(rules))
+    harness = Harness(join(rules))
     harness.advance(START_MS - 1)
     order(harness, "p1", 0)
     assert harness.held() == 1
@@ -297,7 +315,7 @@ def test_whatever_happens_each_event_is_decided_once_and_the_hits_of_a_key_in_or
             elif what == "pass":
                 _pass(harness, clock, argument)
             elif what == "restart":
-                harness = harness.restarted(GatedJoin(PATIENT if argument else RULES))
+                harness = harness.restarted(join(PATIENT if argument else RULES))
                 harness.advance(CLOSED_MS)
             else:
                 harness.advance(START_MS)
@@ -316,7 +334,7 @@ def test_two_failures_while_the_table_loads_leave_no_event_behind(clock: Clock) 
     harness = _open()
     order(harness, "p1", 0)
     for _ in range(2):
-        harness = harness.restarted(GatedJoin(PATIENT))
+        harness = harness.restarted(join(PATIENT))
         harness.advance(CLOSED_MS)
         # Rows of other keys come, and its grace ends, but the gate does not open.
         product(harness, "p9", {"name": "jar"})
@@ -336,7 +354,7 @@ def test_with_another_grace_a_restored_event_meets_its_row_the_moment_it_comes(
 ) -> None:
     harness = _open(replace(RULES, miss_grace_ms=600_000))
     order(harness, "p1", 0)
-    after = harness.restarted(GatedJoin(replace(RULES, miss_grace_ms=grace_ms)))
+    after = harness.restarted(join(replace(RULES, miss_grace_ms=grace_ms)))
     after.advance(START_MS)
     # From now on it counts how long nothing is known of restored events.
     product(after, "p9", {"name": "jar"})

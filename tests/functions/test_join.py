@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyflink.common import Row
 
+from tests.functions.joins import join, rows_name
 from tests.support.keyed_harness import NO_WATERMARK, Harness
 from udfs import code
 from udfs.core.errors import StaleCodeError
@@ -26,9 +27,10 @@ from udfs.core.hold import Consistency
 from udfs.core.keys import KeyFormat, KeyOrigin, KeyRule
 from udfs.core.merge import AddFields, CustomMerge
 from udfs.core.rows import RowReader, TableFormat
-from udfs.join import GatedJoin
 from udfs.join_rules import JoinRules
 from udfs.records import Record
+
+pytestmark = pytest.mark.usefixtures("lookup")
 
 RULES = JoinRules(
     stream_topic="orders",
@@ -61,7 +63,7 @@ def names(harness: Harness) -> list[tuple[int, str]]:
 
 
 def test_an_event_is_held_until_the_watermark_of_the_gate_and_then_meets_its_row() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     order(harness, "p1", 0)
     harness.advance(CLOSED_MS)
     product(harness, "p1", {"name": "mug"})
@@ -73,7 +75,7 @@ def test_an_event_is_held_until_the_watermark_of_the_gate_and_then_meets_its_row
 
 
 def test_nothing_of_a_released_event_stays_in_state() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     for offset in range(20):
         order(harness, "p1", offset)
     order(harness, "p2", 20)
@@ -84,7 +86,7 @@ def test_nothing_of_a_released_event_stays_in_state() -> None:
 
 
 def test_an_open_gate_holds_nothing_and_sets_no_timer() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
@@ -94,7 +96,7 @@ def test_an_open_gate_holds_nothing_and_sets_no_timer() -> None:
 
 
 def test_held_events_of_a_key_come_out_in_their_order_and_before_newer_ones() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     product(harness, "p1", {"name": "mug"})
     offsets = [1, 2, 10, *range(200, 230), 4_000]
     for offset in offsets:
@@ -105,7 +107,7 @@ def test_held_events_of_a_key_come_out_in_their_order_and_before_newer_ones() ->
 
 
 def test_events_of_two_partitions_with_one_offset_are_both_held() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     product(harness, "p1", {"name": "mug"})
     for offset in range(20):
         order(harness, "p1", offset, partition=0)
@@ -115,7 +117,7 @@ def test_events_of_two_partitions_with_one_offset_are_both_held() -> None:
 
 
 def test_the_newest_row_wins_and_a_deletion_is_its_own_verdict() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"}, 0)
     product(harness, "p1", {"name": "jar"}, 1)
@@ -131,7 +133,7 @@ def test_the_newest_row_wins_and_a_deletion_is_its_own_verdict() -> None:
 
 
 def test_a_row_with_a_null_field_is_a_hit() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": None})
     order(harness, "p1", 0)
@@ -143,7 +145,7 @@ def test_hits_keep_key_headers_and_timestamp_and_misses_their_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("udfs.clock.now_ms", lambda: 5000)
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0, headers={"trace": b"1"})
@@ -163,7 +165,7 @@ def test_first_seen_is_when_the_event_was_held_not_when_it_was_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("udfs.clock.now_ms", lambda: 111)
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     order(harness, "p1", 0)
     monkeypatch.setattr("udfs.clock.now_ms", lambda: 999)
     harness.advance(FAR_FUTURE_MS)
@@ -182,7 +184,7 @@ def test_first_seen_is_when_the_event_was_held_not_when_it_was_released(
 def test_what_cannot_be_joined_is_a_dead_letter_with_its_reason(
     value: bytes | None, verdict: bytes, reason: bytes
 ) -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     harness.event("no key: 2@7", _record(None, b"o", value, 7, partition=2))
     key, letter, headers, _, _ = harness.side["dead"][0]
@@ -193,7 +195,7 @@ def test_what_cannot_be_joined_is_a_dead_letter_with_its_reason(
 
 
 def test_an_unreadable_row_is_a_dead_letter_and_leaves_the_row_before_it() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"}, 0)
     product(harness, "p1", b"{not json", 1)
@@ -204,7 +206,7 @@ def test_an_unreadable_row_is_a_dead_letter_and_leaves_the_row_before_it() -> No
 
 
 def test_a_key_that_the_jvm_read_differently_is_refused_and_not_looked_up() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "other", {"name": "wrong"})
     harness.event("other", _record("other", b"o", {"product": "p1"}, 0))
@@ -214,7 +216,7 @@ def test_a_key_that_the_jvm_read_differently_is_refused_and_not_looked_up() -> N
 
 def test_a_user_s_merge_that_fails_makes_a_dead_letter() -> None:
     rules = JoinRules(**(vars(RULES) | {"merge": CustomMerge("tests.support.merges:raises")}))
-    harness = Harness(GatedJoin(rules))
+    harness = Harness(join(rules))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
@@ -223,7 +225,7 @@ def test_a_user_s_merge_that_fails_makes_a_dead_letter() -> None:
 
 def test_a_user_s_merge_that_exits_makes_a_dead_letter_too() -> None:
     rules = JoinRules(**(vars(RULES) | {"merge": CustomMerge("tests.support.merges:exits")}))
-    harness = Harness(GatedJoin(rules))
+    harness = Harness(join(rules))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0)
@@ -247,11 +249,12 @@ def test_a_module_is_what_it_was_when_it_was_imported_whatever_its_file_says_now
     del sys.modules["acme_merge"]
     importlib.invalidate_caches()
     assert code.digest_of_module("acme_merge") != submitted
+    del sys.modules["acme_merge"]
 
 
 def test_an_enriched_event_that_its_topic_would_refuse_is_a_dead_letter() -> None:
     rules = JoinRules(**(vars(RULES) | {"max_enriched_bytes": 100}))
-    harness = Harness(GatedJoin(rules))
+    harness = Harness(join(rules))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     product(harness, "p2", {"name": "m" * 100})
@@ -262,7 +265,7 @@ def test_an_enriched_event_that_its_topic_would_refuse_is_a_dead_letter() -> Non
 
 
 def test_a_hit_on_a_later_round_carries_no_header_of_the_rounds_before() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 0, headers={"trace": b"1", "tablegate-verdict": b"NOT_FOUND"})
@@ -270,7 +273,7 @@ def test_a_hit_on_a_later_round_carries_no_header_of_the_rounds_before() -> None
 
 
 def test_a_held_event_is_counted_as_held_and_not_as_a_miss() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     order(harness, "p1", 0)
     assert (harness.count("held_events"), harness.count("misses")) == (1, 0)
     harness.advance(FAR_FUTURE_MS)
@@ -278,7 +281,7 @@ def test_a_held_event_is_counted_as_held_and_not_as_a_miss() -> None:
 
 
 def test_without_the_gate_the_same_event_is_lost() -> None:
-    harness = Harness(GatedJoin(replace(RULES, consistency=Consistency.NONE)))
+    harness = Harness(join(replace(RULES, consistency=Consistency.NONE)))
     order(harness, "p1", 0)
     product(harness, "p1", {"name": "mug"})
     assert harness.out == []
@@ -288,7 +291,7 @@ def test_without_the_gate_the_same_event_is_lost() -> None:
 def test_a_worker_with_other_code_in_memory_refuses_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    submitted = pickle.dumps(GatedJoin(RULES))
+    submitted = pickle.dumps(join(RULES))
     monkeypatch.setattr(code, "LOADED", "0123456789abcdef")
     with pytest.raises(StaleCodeError, match="Restart the TaskManagers"):
         Harness(pickle.loads(submitted))  # noqa: S301
@@ -332,11 +335,11 @@ def test_a_restart_at_any_step_loses_and_doubles_nothing(
         elif what != "order":
             table[key] = str(offset) if what == "row" else None
 
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     cut = data.draw(st.integers(0, len(loading)))
     _apply(harness, loading[:cut], 0)
     before = harness.out
-    harness = harness.restarted(GatedJoin(RULES))
+    harness = harness.restarted(join(RULES))
     assert harness.watermark == NO_WATERMARK
     _apply(harness, loading[cut:], cut)
     assert before == harness.out == []
@@ -344,7 +347,7 @@ def test_a_restart_at_any_step_loses_and_doubles_nothing(
     cut = data.draw(st.integers(0, len(steady)))
     _apply(harness, steady[:cut], len(loading))
     first = names(harness)
-    harness = harness.restarted(GatedJoin(RULES))
+    harness = harness.restarted(join(RULES))
     harness.advance(FAR_FUTURE_MS)
     _apply(harness, steady[cut:], len(loading) + cut)
     assert sorted(first + names(harness)) == sorted(expected)
@@ -367,7 +370,7 @@ def verdicts(harness: Harness) -> list[str]:
 
 
 def test_opened_by_policy_every_miss_says_that_the_table_is_short(clock: list[int]) -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     product(harness, "p1", {"name": "mug"})
     product(harness, "p2", None)
     order(harness, "p1", 0)
@@ -384,7 +387,7 @@ def test_opened_by_policy_every_miss_says_that_the_table_is_short(clock: list[in
 
 
 def test_a_table_that_lags_too_far_makes_misses_uncertain_and_hits_not(clock: list[int]) -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     product(harness, "p1", {"name": "mug"})
     order(harness, "p2", 0)
     # The load took an hour, and what it read to is as old; that is no lag.
@@ -403,7 +406,7 @@ def test_a_table_that_lags_too_far_makes_misses_uncertain_and_hits_not(clock: li
 
 
 def test_held_bytes_are_told_and_taken_back() -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     order(harness, "p1", 0, headers={"trace": b"12345678"})
     held = harness.count("held_bytes")
     assert held == len(b"o") + len(json.dumps({"product": "p1", "offset": 0})) + 5 + 8 + 10
@@ -420,7 +423,7 @@ CONTINUOUS = replace(RULES, consistency=Consistency.CONTINUOUS)
 def test_an_event_passes_only_when_the_table_is_complete_up_to_when_it_was_read(
     clock: list[int],
 ) -> None:
-    harness = Harness(GatedJoin(CONTINUOUS))
+    harness = Harness(join(CONTINUOUS))
     harness.advance(clock[0] - 1)
     order(harness, "p1", 0)
     harness.advance(clock[0] - 1)
@@ -434,7 +437,7 @@ def test_an_event_passes_only_when_the_table_is_complete_up_to_when_it_was_read(
 def test_events_of_one_key_pass_as_far_as_the_table_is_complete_and_in_order(
     clock: list[int],
 ) -> None:
-    harness = Harness(GatedJoin(CONTINUOUS))
+    harness = Harness(join(CONTINUOUS))
     product(harness, "p1", {"name": "mug"})
     began = clock[0]
     for offset in range(40):
@@ -446,13 +449,13 @@ def test_events_of_one_key_pass_as_far_as_the_table_is_complete_and_in_order(
         assert harness.held() == 39 - passed
         assert len(harness.timers) == (0 if passed == 39 else 1)
     assert {name: keys for name, keys in harness.state.items() if keys} == {
-        "table-row": harness.state["table-row"]
+        rows_name(): harness.state[rows_name()]
     }
 
 
 def test_an_event_does_not_overtake_those_of_its_key_that_wait(clock: list[int]) -> None:
     # A clock that steps back gives a newer event the earlier moment.
-    harness = Harness(GatedJoin(CONTINUOUS))
+    harness = Harness(join(CONTINUOUS))
     product(harness, "p1", {"name": "mug"})
     began = clock[0]
     for offset, later in enumerate((0, 200, 150)):
@@ -469,15 +472,15 @@ def test_an_event_does_not_overtake_those_of_its_key_that_wait(clock: list[int])
 
 
 def test_events_held_in_one_mode_are_released_in_the_other(clock: list[int]) -> None:
-    harness = Harness(GatedJoin(RULES))
+    harness = Harness(join(RULES))
     order(harness, "p1", 0)
     clock[0] += 60_000
-    harness = harness.restarted(GatedJoin(CONTINUOUS))
+    harness = harness.restarted(join(CONTINUOUS))
     product(harness, "p1", {"name": "mug"})
     order(harness, "p1", 1)
     harness.advance(clock[0] - 1)
     assert [offset for offset, _ in names(harness)] == [0]
-    harness = harness.restarted(GatedJoin(RULES))
+    harness = harness.restarted(join(RULES))
     harness.advance(clock[0] + 5_000)
     assert [offset for offset, _ in names(harness)] == [1]
     assert harness.held() == 0
@@ -497,7 +500,7 @@ def test_in_continuous_mode_every_event_sees_what_was_written_before_it_was_read
     with pytest.MonkeyPatch.context() as patch:
         now = [0]
         patch.setattr("udfs.clock.now_ms", lambda: now[0])
-        harness = Harness(GatedJoin(CONTINUOUS))
+        harness = Harness(join(CONTINUOUS))
         for at in range(100, 200):
             now[0] = at
             while arriving and arriving[0][0] <= at - delay:
@@ -507,7 +510,7 @@ def test_in_continuous_mode_every_event_sees_what_was_written_before_it_was_read
                 harness.advance(at - delay)
             if random.random() < 0.1:
                 before, watermark = harness.out, harness.watermark
-                harness = harness.restarted(GatedJoin(CONTINUOUS))
+                harness = harness.restarted(join(CONTINUOUS))
                 harness.out, harness.watermark = before, watermark
             key = random.choice("ab")
             what = random.choice(["row", "order", "order"]) if at < 160 else ""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyflink.common import Row
 
+from tests.functions.joins import join
 from tests.functions.test_join import RULES, names, order, product
 from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
@@ -16,8 +17,9 @@ from udfs.core.gate import CLOSED_MS
 from udfs.core.misses import MissPolicy
 from udfs.core.retry import RetryPlan
 from udfs.grace import _LOOK_MS
-from udfs.join import GatedJoin
 from udfs.records import Record, retried
+
+pytestmark = pytest.mark.usefixtures("lookup")
 
 GRACE_MS = 5_000
 PATIENT = replace(RULES, miss_grace_ms=GRACE_MS, retries=RetryPlan((10_000,)), retry_topic="retry")
@@ -28,7 +30,7 @@ HOLD_AND_NULLS = replace(PATIENT, on_miss=MissPolicy(route=False, hold=True, emi
 
 
 def _open(rules: Any) -> Harness:
-    harness = Harness(GatedJoin(rules))
+    harness = Harness(join(rules))
     harness.advance(START_MS)
     return harness
 
@@ -178,7 +180,7 @@ def test_an_output_beside_it_gets_each_without_its_row_once_and_later_the_hit(
     _pass(harness, clock, GRACE_MS)
     order(harness, "p1", 1)
     assert _nulls(harness) == [(0, "NOT_FOUND")]
-    after = harness.restarted(GatedJoin(HOLD_AND_NULLS))
+    after = harness.restarted(join(HOLD_AND_NULLS))
     after.advance(clock.ms)
     _pass(after, clock, GRACE_MS)
     assert _nulls(after) == [(1, "NOT_FOUND")]
@@ -193,7 +195,7 @@ def test_an_output_beside_it_gets_each_without_its_row_once_and_later_the_hit(
 def test_while_the_gate_is_shut_nothing_is_told(clock: Clock) -> None:
     harness = _open(HOLD_AND_NULLS)
     order(harness, "p1", 0)
-    after = harness.restarted(GatedJoin(HOLD_AND_NULLS))
+    after = harness.restarted(join(HOLD_AND_NULLS))
     after.advance(CLOSED_MS)
     _pass(after, clock, 10 * GRACE_MS)
     product(after, "p1", {"name": "mug"})
@@ -207,7 +209,7 @@ def test_a_version_that_routes_lets_go_what_an_earlier_one_held(clock: Clock) ->
     harness = _open(HOLD)
     order(harness, "p1", 0)
     _pass(harness, clock, 3 * _LOOK_MS)
-    after = harness.restarted(GatedJoin(PATIENT))
+    after = harness.restarted(join(PATIENT))
     after.advance(clock.ms)
     _pass(after, clock, _LOOK_MS)
     (out,) = after.side["retry"]
@@ -252,7 +254,7 @@ def test_after_a_restart_a_held_event_meets_its_row_the_moment_it_comes(clock: C
     harness = _open(HOLD)
     order(harness, "p1", 0)
     _pass(harness, clock, GRACE_MS)
-    after = harness.restarted(GatedJoin(HOLD))
+    after = harness.restarted(join(HOLD))
     after.advance(clock.ms)
     product(after, "p2", {"name": "jar"})
     _pass(after, clock, 30_000)

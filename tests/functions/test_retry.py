@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from pyflink.common import Row
 
+from tests.functions.joins import join
 from tests.functions.test_join import RULES, order, product
 from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness
 from udfs.core.retry import MAX_DELAY_MS, RetryPlan
-from udfs.join import GatedJoin
 from udfs.records import Record, retried
 from udfs.retry import RetryDelay
+
+pytestmark = pytest.mark.usefixtures("lookup")
 
 TIERS = replace(RULES, retry_topic="orders.retry", retries=RetryPlan((10_000, 300_000)))
 
@@ -118,7 +120,7 @@ def _again(harness: Harness, out: Row) -> None:
 
 
 def _open() -> Harness:
-    harness = Harness(GatedJoin(TIERS))
+    harness = Harness(join(TIERS))
     harness.advance(START_MS)
     return harness
 
@@ -171,7 +173,7 @@ def test_while_the_gate_is_shut_a_retried_event_is_held_like_any_other(clock: Cl
     harness = _open()
     order(harness, "p1", 5)
     (out,) = harness.side.pop("retry")
-    after = harness.restarted(GatedJoin(TIERS))
+    after = harness.restarted(join(TIERS))
     _again(after, out)
     assert (after.out, after.side, after.held()) == ([], {}, 1)
     product(after, "p1", {"name": "mug"})
@@ -181,7 +183,7 @@ def test_while_the_gate_is_shut_a_retried_event_is_held_like_any_other(clock: Cl
 
 
 def test_a_retried_event_has_had_its_time_and_gets_no_grace_on_top(clock: Clock) -> None:
-    harness = Harness(GatedJoin(replace(TIERS, miss_grace_ms=5_000)))
+    harness = Harness(join(replace(TIERS, miss_grace_ms=5_000)))
     harness.advance(START_MS)
     order(harness, "p1", 5)
     assert harness.side == {}

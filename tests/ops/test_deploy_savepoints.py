@@ -71,6 +71,18 @@ def test_state_that_nobody_takes_is_named_and_stateless_operators_may_go() -> No
     require_compatible(found, {"gated-join": "", "dedup": "", "new": ""}, 128)
 
 
+@pytest.mark.parametrize(("mode", "other"), [("keyed", "broadcast"), ("broadcast", "keyed")])
+def test_a_savepoint_of_the_other_lookup_is_refused_by_the_settings_name(
+    mode: str, other: str
+) -> None:
+    uids = {"keyed": "gated-join", "broadcast": "broadcast-join"}
+    found = savepoint(state(uids[mode]), state("table-source"))
+    with pytest.raises(DeployError, match=f'"{mode}", and the new version has "{other}"') as caught:
+        require_compatible(found, {uids[other]: "", "table-source": ""}, 128)
+    assert caught.value.code is Exit.REFUSED
+    require_compatible(found, {uids[mode]: "", "table-source": ""}, 128)
+
+
 def test_a_savepoint_of_an_older_flink_names_ids_only() -> None:
     nameless = OperatorState(operator_id("dedup"), "", "", 1, 128, stateful=True)
     assert unclaimed(savepoint(nameless), {}) == [f"operator id {operator_id('dedup')}"]
@@ -152,6 +164,10 @@ def test_local_paths() -> None:
             "T\nCaused by: udfs.core.errors.TargetError: state belongs to cluster X\n x",
             r"^state belongs to cluster X$",
         ),
+        (
+            "T\nudfs.core.errors.TableTooLargeError: rows: 9 rows take 2 MB\n x",
+            r"^rows: 9 rows take 2 MB$",
+        ),
         ("Failed.\nCaused by: a.B: outer\nCaused by: c.D: inner\n\tat x", r"^c\.D: inner$"),
         ("", "^$"),
     ],
@@ -188,6 +204,8 @@ def test_the_uids_are_those_of_the_versions_settings(tmp_path: Path) -> None:
         "retry-source",
         "retry-delay",
     }
+    broadcast = uids(join={"lookup_state": "broadcast"})
+    assert (broadcast - plain, plain - broadcast) == ({"broadcast-join"}, {"gated-join"})
     assert uids(stats={"topic": "orders.stats"}) - plain == {"Sink Committer: stats-sink"}
     assert "dead-side-output" in plain
 

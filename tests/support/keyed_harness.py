@@ -12,7 +12,11 @@ from typing import Any
 
 from pyflink.common import Row
 from pyflink.datastream import OutputTag, TimeDomain
-from pyflink.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
+from pyflink.datastream.functions import (
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+)
 
 NO_WATERMARK = -(2**63)
 
@@ -91,12 +95,60 @@ class _Map(_Keyed):
         return (self._get() or {}).keys()
 
 
+class _Broadcast:
+    """State without a key, under a name that no state of keys has."""
+
+    def __init__(self, harness: Harness, name: str) -> None:
+        self._slot = harness.state.setdefault(name, {})
+
+    def get(self, key: str) -> Any:
+        stored = self._slot.get(key)
+        return None if stored is None else pickle.loads(stored)  # noqa: S301
+
+    def put(self, key: str, value: Any) -> None:
+        self._slot[key] = pickle.dumps(value)
+
+
+class _RowContext:
+    """What a function is given with a record of its broadcast input: no key, no timers."""
+
+
+class HarnessSubtask:
+    """In the place of ``udfs.subtask.JvmSubtask``: a subtask to which every key belongs."""
+
+    crosses = False
+    heap_bytes = 1 << 30
+
+    def __init__(self, harness: Harness) -> None:
+        self.context = self._harness = harness
+
+    def broadcast_state(self, descriptor: Any) -> _Broadcast:
+        return _Broadcast(self._harness, descriptor.name)
+
+    def entries(self, descriptor: Any) -> int:
+        return len(self._harness.state[descriptor.name])
+
+    def keys_with(self, state: str) -> Iterator[str]:
+        return iter([*self._harness.state.get(state, {})])
+
+    def take(self, key: str) -> None:
+        assert self.owns(key)
+        self._harness.key = key
+
+    def owns(self, routed: str) -> bool:
+        return True
+
+
 class Harness:
-    """One subtask of ``function``. Collects its output in ``out``, side outputs by tag id."""
+    """One subtask of ``function``. Collects its output in ``out``, side outputs by tag id.
+
+    Of a function whose second input is broadcast, tests put a HarnessSubtask in the place of the
+    JVM's, see ``tests.functions.conftest``.
+    """
 
     def __init__(
         self,
-        function: KeyedCoProcessFunction | KeyedProcessFunction,
+        function: KeyedBroadcastProcessFunction | KeyedCoProcessFunction | KeyedProcessFunction,
         state: State | None = None,
         timers: Any = (),
         clock_timers: Any = (),
@@ -156,6 +208,12 @@ class Harness:
         self._collect(process(value, self))
 
     def row(self, key: str, value: Any) -> None:
+        if isinstance(self.function, KeyedBroadcastProcessFunction):
+            # Flink's current key is that of the record before, which has nothing to do with it.
+            self.key = "the key of some record before"
+            row_context = _RowContext()
+            self._collect(self.function.process_broadcast_element((key, value), row_context))
+            return
         self.key = key
         self._collect(self.function.process_element2(value, self))
 
@@ -178,7 +236,10 @@ class Harness:
             self._domain = TimeDomain.PROCESSING_TIME
             self._collect(self.function.on_timer(timestamp, self))
 
-    def restarted(self, function: KeyedCoProcessFunction | KeyedProcessFunction) -> Harness:
+    def restarted(
+        self,
+        function: KeyedBroadcastProcessFunction | KeyedCoProcessFunction | KeyedProcessFunction,
+    ) -> Harness:
         """A new attempt from this one's state: no watermark yet, output and counters anew."""
         state = {name: dict(keys) for name, keys in self.state.items()}
         return Harness(function, state, self.timers, self.clock_timers)

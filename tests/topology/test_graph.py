@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from jobs import uids
+from jobs import assembly, uids
 from jobs.assembly import build, ticked_partitions
 from jobs.preflight.facts import ClusterFacts
 from jobs.settings import Settings, from_mapping
 from tests.support.facts import HEALTHY, topic
+from udfs.core.errors import ConfigError
 from udfs.core.gate import Target
 
 pytestmark = pytest.mark.jvm
@@ -72,6 +73,7 @@ FROZEN_UIDS = (
     "stats-table",
     "stats-columns",
     "stats-sink",
+    "broadcast-join",
 )
 
 
@@ -105,9 +107,10 @@ def nodes() -> list[Node]:
     return _nodes(_settings())
 
 
-def _settings() -> Settings:
+def _settings(**more: Any) -> Settings:
     return from_mapping(
-        {
+        more
+        | {
             "job": {"name": "orders-enrich", "parallelism": 2, "max_parallelism": 64},
             "kafka": {"bootstrap_servers": "localhost:1"},
             "stream": {"topic": "orders", "key": {"from": "value", "path": "customer_id"}},
@@ -122,6 +125,7 @@ def test_uids_are_frozen() -> None:
         operator.uid
         for operator in (
             uids.JOIN,
+            uids.BROADCAST_JOIN,
             uids.RETRY_DELAY,
             *uids.RETRY_SIDE,
             *uids.STREAM_SIDE,
@@ -144,7 +148,7 @@ def test_every_operator_of_the_graph_has_its_uid(nodes: list[Node]) -> None:
     # A sink becomes a writer and a committer; Flink derives the latter's identity from the uid.
     named = {n.uid.removeprefix("Sink Committer: ") for n in nodes if n.uid is not None}
     assert [n.name for n in nodes if n.uid is None] == []
-    assert named == set(FROZEN_UIDS)
+    assert named == set(FROZEN_UIDS) - {uids.BROADCAST_JOIN.uid}
 
 
 def test_the_table_side_is_one_subtask_and_the_join_as_many_as_set(nodes: list[Node]) -> None:
@@ -242,6 +246,29 @@ def test_a_graph_with_an_operator_more_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("jobs.sides.STREAM_SIDE", uids.STREAM_SIDE[:-1])
     with pytest.raises(RuntimeError, match=r"3 operators where jobs/uids\.py lists 2"):
         _nodes(_settings())
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the cluster's configuration says so."""
+    monkeypatch.setitem(assembly.JOB_CONFIG, "python.execution-mode", "thread")
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_with_the_table_broadcast_the_join_is_another_one_and_all_else_the_same(
+    nodes: list[Node],
+) -> None:
+    broadcast = _nodes(_settings(join={"lookup_state": "broadcast"}))
+    by_uid = {n.uid: n for n in broadcast}
+    join = by_uid.pop("broadcast-join")
+    keyed = {n.uid: n for n in nodes}
+    assert join._replace(uid="gated-join") == keyed.pop("gated-join")
+    assert by_uid == keyed
+
+
+def test_where_python_runs_in_worker_processes_no_table_is_broadcast() -> None:
+    with pytest.raises(ConfigError, match=r"^join\.lookup_state = .*execution-mode: thread"):
+        _nodes(_settings(join={"lookup_state": "broadcast"}))
 
 
 def test_ticks_speak_for_more_partitions_than_there_are() -> None:

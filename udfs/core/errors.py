@@ -8,7 +8,9 @@
     ├── StackError       the embedded broker or cluster could not be started or stopped
     ├── TargetError      the gate cannot name, trust or reach its targets; the attempt fails
     │   └── NoAnswerError  the brokers did not answer; asking again later may help
-    └── StaleCodeError   the worker has other code in memory than the job's; the attempt fails
+    ├── StaleCodeError   the worker has other code in memory than the job's; the attempt fails
+    ├── WorkerError      the worker cannot do what a setting asks for; the attempt fails
+    └── TableTooLargeError  the table does not fit into memory; the attempt fails
 
 Anything else that reaches a user is a fault of ours.
 """
@@ -70,3 +72,11 @@ class NoAnswerError(TargetError):
 
 class StaleCodeError(_WithRemedy):
     """The worker process imported another version of the code, for an earlier job."""
+
+
+class WorkerError(_WithRemedy):
+    """A setting asks for what this worker's Python or Flink cannot do."""
+
+
+class TableTooLargeError(_WithRemedy):
+    """A table that is kept in memory does not fit there."""
