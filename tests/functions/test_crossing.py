@@ -12,9 +12,9 @@ import pytest
 from pyflink.common import Types
 from pyflink.common.typeinfo import TypeInformation
 from pyflink.datastream import OutputTag
-from pyflink.datastream.functions import KeyedCoProcessFunction
+from pyflink.datastream.functions import KeyedBroadcastProcessFunction, KeyedCoProcessFunction
 
-from udfs.crossing import take_over
+from udfs.crossing import Contexts, take_over, take_over_broadcast
 from udfs.records import (
     Record,
     crossed,
@@ -113,7 +113,24 @@ class Function(KeyedCoProcessFunction):
         return iter(GIVES[0])
 
 
-REPLACED: list[bool] = []
+class BroadcastFunction(KeyedBroadcastProcessFunction):
+    """The same with a second input that is broadcast."""
+
+    def open(self, runtime_context: Any) -> None:
+        REPLACED.append(take_over_broadcast())
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        GOT.append((value, ctx))
+        return GIVES[0]
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        return self.process_element(value, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return iter(GIVES[0])
+
+
+REPLACED: list[Any] = []
 GOT: list[Any] = []
 GIVES: list[Any] = []
 SIDE = OutputTag("side", output_type())
@@ -122,6 +139,9 @@ SIDE = OutputTag("side", output_type())
 class Joined:
     """PyFlink's operation around the function, made as PyFlink makes it; opened."""
 
+    kind = "KEYED_CO_PROCESS"
+    function: Any = Function
+
     def __init__(
         self, pyflink: SimpleNamespace, of: TypeInformation | None = None, **converters: Any
     ) -> None:
@@ -129,9 +149,10 @@ class Joined:
 
         REPLACED.clear()
         GOT.clear()
+        kinds = flink_fn_execution_pb2.UserDefinedDataStreamFunction
         proto = flink_fn_execution_pb2.UserDefinedDataStreamFunction(
-            function_type=flink_fn_execution_pb2.UserDefinedDataStreamFunction.KEYED_CO_PROCESS,
-            payload=pickle.dumps(Function()),
+            function_type=getattr(kinds, self.kind),
+            payload=pickle.dumps(self.function()),
             key_type_info=message(Types.STRING()),
         )
         told = pyflink.converters.from_type_info_proto
@@ -174,6 +195,11 @@ class Joined:
         # What pemja makes a Java iterator of; of a tuple's it makes an object without methods.
         assert isinstance(found, GeneratorType)
         return list(found)
+
+
+class BroadcastJoined(Joined):
+    kind = "KEYED_CO_BROADCAST_PROCESS"
+    function = BroadcastFunction
 
 
 def test_records_and_results_are_those_that_pyflink_would_have_made(
@@ -235,3 +261,52 @@ def test_a_row_in_a_record_is_not_handed_over_as_a_tuple(pyflink: SimpleNamespac
 
 def test_without_pyflinks_operation_nothing_happens() -> None:
     assert not take_over()
+
+
+# ---------------------------------------------------------------------- a second input broadcast
+
+
+def test_a_broadcast_record_comes_with_what_it_was_routed_by_and_a_keyed_one_without(
+    pyflink: SimpleNamespace,
+) -> None:
+    joined = BroadcastJoined(pyflink)
+    contexts: Contexts = joined.took_over
+    given = joined.given((crossing_output(b"k", b"v", None, 5),))
+    assert given == [joined.converters["output"].to_external(output(b"k", b"v", None, 5))]
+    assert joined.given((), 2) is NOTHING
+    assert [((0, EVENT), contexts.keyed), (("c1", (0, EVENT)), contexts.broadcast)] == GOT
+    assert contexts.keyed.timer_service() is not None
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_of_either_input_side_outputs_take_pyflinks_way(
+    pyflink: SimpleNamespace, number: int
+) -> None:
+    joined = BroadcastJoined(pyflink)
+    aside, main = output(b"k", b"aside", None, 5), crossing_output(b"k", b"main", None, 5)
+    assert joined.given([(SIDE, aside), main], number) == [main]
+    assert joined.side == [("side", joined.converters["output"].to_external(aside))]
+
+
+def test_what_a_timer_gives_to_a_side_output_goes_there(pyflink: SimpleNamespace) -> None:
+    joined = BroadcastJoined(pyflink)
+    aside, main = output(b"k", b"aside", None, 5), crossing_output(b"k", b"main", None, 5)
+    GIVES[:] = [[(SIDE, aside), main]]
+    assert list(joined.operation.on_timer(7)) == [main]
+    assert joined.side == [("side", joined.converters["output"].to_external(aside))]
+
+
+def test_the_other_kind_of_function_is_not_taken_for_it(
+    pyflink: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Function, "open", BroadcastFunction.open)
+    assert Joined(pyflink).took_over is None
+
+
+@pytest.mark.parametrize("place", ["input1", "input2", "output"])
+def test_of_a_broadcast_function_too_what_looks_different_is_left_alone(
+    pyflink: SimpleNamespace, place: str
+) -> None:
+    joined = BroadcastJoined(pyflink, **{place: pyflink.converters.PickleDataConverter()})
+    assert joined.took_over is None
+    assert "process_element1" not in vars(joined.operation)
