@@ -10,8 +10,8 @@ from pyflink.datastream.data_stream import KeyedStream
 from jobs.sides import keyed
 from jobs.uids import BROADCAST_JOIN, JOIN, SIDE_OUTPUTS
 from jobs.wiring import adopt
-from udfs.broadcast import BroadcastJoin, rows_state
-from udfs.join import GatedJoin
+from udfs.broadcast import rows_state
+from udfs.join import BroadcastJoin, GatedJoin
 from udfs.join_rules import JoinRules, Lookup
 from udfs.outcomes import dead_tag, nulls_tag, retry_tag
 from udfs.records import output_type

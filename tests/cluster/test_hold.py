@@ -10,6 +10,7 @@ from tests.cluster.conftest import NewJob
 from tests.support.join_job import names, order, product
 from tests.support.kafka import Kafka, Message
 from udfs.brake import SLACK_EVENTS
+from udfs.join_rules import Lookup
 
 _BACKLOG = 3 * SLACK_EVENTS
 _ROWS = 1_000
@@ -22,10 +23,11 @@ _LONG_BACKLOG, _UNPAUSED = 200_000, 100_000
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("lookup", Lookup)
 def test_a_table_that_a_transaction_keeps_short_does_not_let_the_backlog_into_the_state(
-    kafka: Kafka, new_job: NewJob
+    kafka: Kafka, new_job: NewJob, lookup: Lookup
 ) -> None:
-    job = new_job()
+    job = new_job(settings={"join": {"lookup_state": lookup.value}})
     kafka.produce(job.products, [product(f"p{n}", "old") for n in range(_ROWS)])
     kafka.produce(job.orders, (order(n, f"p{n % _ROWS}") for n in range(_BACKLOG)))
     with kafka.transaction() as writer:

@@ -22,6 +22,7 @@ from tests.support.kafka import Kafka, Message
 from tests.support.own_broker import broker_of, own_kafka
 from tests.support.restarts import Kind, Moment, Scenario, answers_of, scenario, wrong
 from udfs.core.errors import StackError
+from udfs.join_rules import Lookup
 
 # So many rows that they are still being read when the tasks have just started.
 _ROWS = {Moment.LOADING: 50_000}
@@ -75,6 +76,14 @@ def test_after_a_restart_every_event_has_the_answer_of_a_run_without_one(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(("kind", "moment"), [*_CASES.items(), *_FULL_CASES.items()])
+def test_with_the_table_in_every_subtask_every_event_has_the_same_answer_too(
+    kafka_to_kill: Kafka, flink: FlinkCluster, stack_folder: Path, kind: Kind, moment: Moment
+) -> None:
+    _restart(kafka_to_kill, flink, stack_folder, moment, kind, seed=8, lookup="broadcast")
+
+
+@pytest.mark.full
 @pytest.mark.timeout(5400)
 @settings(
     max_examples=25,
@@ -83,7 +92,12 @@ def test_after_a_restart_every_event_has_the_answer_of_a_run_without_one(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-@given(moment=st.sampled_from(Moment), kind=st.sampled_from(Kind), seed=st.integers(0, 1_000_000))
+@given(
+    moment=st.sampled_from(Moment),
+    kind=st.sampled_from(Kind),
+    seed=st.integers(0, 1_000_000),
+    lookup=st.sampled_from(Lookup),
+)
 def test_at_any_moment_a_restart_of_any_kind_changes_no_answer(
     kafka_to_kill: Kafka,
     flink: FlinkCluster,
@@ -91,12 +105,19 @@ def test_at_any_moment_a_restart_of_any_kind_changes_no_answer(
     moment: Moment,
     kind: Kind,
     seed: int,
+    lookup: Lookup,
 ) -> None:
-    _restart(kafka_to_kill, flink, stack_folder, moment, kind, seed)
+    _restart(kafka_to_kill, flink, stack_folder, moment, kind, seed, lookup)
 
 
 def _restart(
-    kafka: Kafka, flink: FlinkCluster, folder: Path, moment: Moment, kind: Kind, seed: int
+    kafka: Kafka,
+    flink: FlinkCluster,
+    folder: Path,
+    moment: Moment,
+    kind: Kind,
+    seed: int,
+    lookup: str = "keyed",
 ) -> None:
     plan = scenario(seed, _ROWS.get(moment, _FEW_ROWS))
     before, after = kind.parallelism
@@ -106,6 +127,7 @@ def _restart(
         folder,
         settings={
             "job": {"parallelism": before},
+            "join": {"lookup_state": lookup},
             # A busy machine may hold events for longer than a minute, and their misses would say
             # that the table is stale, which it is.
             "gate": {"max_table_lag_ms": 600_000},

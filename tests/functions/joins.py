@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from udfs.broadcast import BroadcastJoin
-from udfs.join import GatedJoin
+from udfs.join import BroadcastJoin, GatedJoin
 from udfs.join_rules import JoinRules, Lookup
 
 LOOKUP = Lookup.KEYED

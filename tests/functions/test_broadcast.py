@@ -10,11 +10,11 @@ import pytest
 from tests.functions.test_join import RULES, names, order, product
 from tests.support.clock import START_MS, Clock
 from tests.support.keyed_harness import Harness, HarnessSubtask
-from udfs.broadcast import BroadcastJoin
 from udfs.core.errors import TableTooLargeError, WorkerError
 from udfs.core.gate import FAR_FUTURE_MS
 from udfs.core.heap import LOOK_EVERY_ROWS
 from udfs.core.merge import AddFields
+from udfs.join import BroadcastJoin
 from udfs.subtask import look_around
 
 PATIENT = replace(RULES, miss_grace_ms=5_000)
