@@ -11,6 +11,7 @@ from bench.systems.pathway import PathwayAsofNow
 from bench.systems.quix import QuixJoinAsof
 from bench.systems.tablegate import (
     TablegateDatastream,
+    TablegateDatastreamBroadcast,
     TablegateDatastreamNoGate,
     TablegateSql,
     TablegateSqlNoGate,
@@ -18,6 +19,7 @@ from bench.systems.tablegate import (
 
 _ALL: list[System] = [
     TablegateDatastream(),
+    TablegateDatastreamBroadcast(),
     TablegateSql(),
     TablegateDatastreamNoGate(),
     TablegateSqlNoGate(),

@@ -51,6 +51,14 @@ class TablegateDatastream(FlinkSystem):
         )
 
 
+class TablegateDatastreamBroadcast(TablegateDatastream):
+    """The same with the whole table on the heap of every subtask."""
+
+    name: ClassVar[str] = "tablegate-datastream-broadcast"
+    about: ClassVar[str] = 'the same with join.lookup_state = "broadcast": the table on the heap'
+    overrides: ClassVar[tuple[str, ...]] = ("join.lookup_state=broadcast",)
+
+
 class TablegateDatastreamNoGate(TablegateDatastream):
     """ops/demo/ungated.py: the same sources, state and outputs."""
 

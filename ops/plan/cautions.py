@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator
 
 from ops.plan.model import Inputs, capacity, catch_up_s, hold_s, subtasks_needed
+from udfs.core.heap import HEAP_SHARE, ROW_OVERHEAD_BYTES
 
 # From here on a second of hold costs four of catch-up, and a small peak is for ever.
 _HIGH_LOAD = 0.8
 # A load rate holds for rows of a similar size only.
 _UNLIKE = 2.0
+_MB = 1_000_000
 
 
 def cautions(inputs: Inputs) -> Iterator[str]:
@@ -40,6 +42,7 @@ def cautions(inputs: Inputs) -> Iterator[str]:
         )
     yield from _retention(inputs, took)
     yield from _unlike_rows(inputs)
+    yield from _heap(inputs)
     if not inputs.paused:
         yield (
             "gate.pause_stream is false: all waiting events go through the state, and the load is "
@@ -62,6 +65,18 @@ def _retention(inputs: Inputs, took: float | None) -> Iterator[str]:
             f"Events are lost: the stream topic keeps them for {kept.number:,.0f} s and they wait "
             f"for up to {oldest:,.0f} s. Raise its retention.ms first."
         )
+
+
+def _heap(inputs: Inputs) -> Iterator[str]:
+    # What a restart reads says nothing of the rows that are there already.
+    if not inputs.broadcast or inputs.restart or inputs.row_bytes is None:
+        return
+    table = inputs.rows.number * (inputs.row_bytes.number + ROW_OVERHEAD_BYTES)
+    yield (
+        f"Each subtask keeps the whole table on the heap: about {table / _MB:,.0f} MB. A "
+        f"TaskManager with one needs a heap of {table / HEAP_SHARE / _MB:,.0f} MB at least "
+        "(taskmanager.memory.task.heap.size), or the job fails with TableTooLargeError."
+    )
 
 
 def _unlike_rows(inputs: Inputs) -> Iterator[str]:

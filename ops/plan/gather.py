@@ -110,6 +110,7 @@ def gather(
         retention=retention,
         restart=restart,
         paused=pause,
+        broadcast=settings is not None and settings.join.lookup_state == "broadcast",
     )
 
 

@@ -34,7 +34,8 @@ class Inputs:
     ``start`` is in seconds, from the stop of the old job (or the submission of a first one) until
     the table is being read. ``backlog`` are the events that wait before that. ``within`` is the
     time (s) that a catch-up may take. ``retention`` (s) is the stream topic's, None: for ever, or
-    not known. ``paused`` says whether the stream's source is paused while the table loads.
+    not known. ``paused`` says whether the stream's source is paused while the table loads,
+    ``broadcast`` whether each subtask keeps the whole table on the heap.
     """
 
     rows: Figure
@@ -53,6 +54,7 @@ class Inputs:
     retention: Figure | None = None
     restart: bool = False
     paused: bool = True
+    broadcast: bool = False
 
     def items(self) -> Iterator[tuple[str, Figure]]:
         """Name and figure of each number that there is."""

@@ -16,6 +16,7 @@ from bench.systems.flink_peers import FlinkSqlTemporal, PyflinkNaiveProcess, Pyf
 from bench.systems.limit_broker import LimitBroker
 from bench.systems.tablegate import (
     TablegateDatastream,
+    TablegateDatastreamBroadcast,
     TablegateDatastreamNoGate,
     TablegateSql,
     TablegateSqlNoGate,
@@ -122,7 +123,12 @@ def test_every_event_comes_out_right_also_over_a_restart(
 # What these have of their own is how they begin.
 @pytest.mark.parametrize(
     "system",
-    [TablegateDatastreamNoGate(), TablegateSqlNoGate(), PyflinkNaiveProcess()],
+    [
+        TablegateDatastreamBroadcast(),
+        TablegateDatastreamNoGate(),
+        TablegateSqlNoGate(),
+        PyflinkNaiveProcess(),
+    ],
     ids=lambda system: system.name,
 )
 def test_every_event_comes_out_right(system: System, kafka: Kafka, tmp_path: Path) -> None:

@@ -175,6 +175,17 @@ def test_rows_of_another_size_than_those_of_the_rate_are_a_warning(
     assert ("measure with yours" in warnings(row_bytes=size, measured_row_bytes=200)) is unlike
 
 
+def test_a_table_on_the_heap_is_told_with_the_heap_that_it_needs() -> None:
+    plain = inputs(rows=1_000_000, row_bytes=500)
+    on_heap = replace(plain, broadcast=True)
+    (told,) = set(cautions(on_heap)) - set(cautions(plain))
+    assert "about 670 MB" in told
+    assert "a heap of 893 MB at least" in told
+    # What a restart reads is not the table.
+    restart = inputs(restart=True, rows=1_000_000, row_bytes=500)
+    assert set(cautions(replace(restart, broadcast=True))) == set(cautions(restart))
+
+
 def test_without_the_pause_all_that_waits_is_in_state() -> None:
     made = plan(paused=False)
     assert (value(made, "in_state_events"), value(made, "in_topic_events")) == (200_000, 0)
