@@ -43,10 +43,10 @@ class JvmSubtask:
         self.heap_bytes = int(runtime.maxMemory())
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> Any:
-        return self._broadcast.get_broadcast_state(descriptor)
+        return self._broadcast.get_broadcast_state(descriptor)._state  # noqa: SLF001
 
     def entries(self, descriptor: MapStateDescriptor) -> int:
-        return int(self.broadcast_state(descriptor)._state.entries().size())  # noqa: SLF001
+        return int(self.broadcast_state(descriptor).entries().size())
 
     def keys_with(self, state: str) -> Iterator[str]:
         keys = self._backend.getKeys(state, self._namespace)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ops.plan.model import Inputs, capacity, catch_up_s, hold_s, subtasks_needed
-from udfs.core.heap import HEAP_SHARE, ROW_OVERHEAD_BYTES
+from udfs.core.heap import HEAP_SHARE, heap_bytes
 
 # From here on a second of hold costs four of catch-up, and a small peak is for ever.
 _HIGH_LOAD = 0.8
@@ -71,11 +71,12 @@ def _heap(inputs: Inputs) -> Iterator[str]:
     # What a restart reads says nothing of the rows that are there already.
     if not inputs.broadcast or inputs.restart or inputs.row_bytes is None:
         return
-    table = inputs.rows.number * (inputs.row_bytes.number + ROW_OVERHEAD_BYTES)
+    table = inputs.rows.number * heap_bytes(0, inputs.row_bytes.number)
     yield (
-        f"Each subtask keeps the whole table on the heap: about {table / _MB:,.0f} MB. A "
-        f"TaskManager with one needs a heap of {table / HEAP_SHARE / _MB:,.0f} MB at least "
-        "(taskmanager.memory.task.heap.size), or the job fails with TableTooLargeError."
+        f"Each subtask keeps the whole table on the heap: about {table / _MB:,.0f} MB while a "
+        "checkpoint is made. A TaskManager with one needs a heap of "
+        f"{table / HEAP_SHARE / _MB:,.0f} MB at least (taskmanager.memory.task.heap.size), or the "
+        "job fails with TableTooLargeError."
     )
 
 

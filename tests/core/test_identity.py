@@ -41,5 +41,7 @@ def test_what_may_change_with_a_savepoint_is_no_part_of_it() -> None:
     assert identity(from_mapping(tables), HEALTHY) == before
     tables["table"]["key"] = {"from": "key", "format": "json"}
     assert identity(from_mapping(tables), HEALTHY) != before
+    broadcast = from_mapping(tables | {"join": {"lookup_state": "broadcast"}})
+    assert identity(broadcast, HEALTHY).join_rows == "broadcast"
     recreated = replace(HEALTHY, stream=replace(HEALTHY.stream, topic_id="BBBB"))
     assert identity(from_mapping(tables), recreated).stream != before.stream

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.rules import join_rules
 from jobs.settings import ConfigErrors, Settings, from_mapping, key_names, load, load_merge
 from udfs.core.errors import ConfigError
+from udfs.join_rules import Lookup
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "conf" / "orders.toml"
@@ -104,6 +106,14 @@ def test_the_manual_has_exactly_the_settings_of_the_model() -> None:
         if line.startswith("| `") and line.split("`")[1].split(".")[0] in Settings.model_fields
     ]
     assert rows == list(key_names())
+
+
+def test_the_join_is_told_where_to_look_rows_up_and_how_many_to_remember() -> None:
+    rules = join_rules(from_mapping(changed({})))
+    assert (rules.lookup, rules.cached_rows) == (Lookup.KEYED, 100_000)
+    join = {"lookup_state": "broadcast", "cached_rows": 7}
+    rules = join_rules(from_mapping(changed({"join": join})))
+    assert (rules.lookup, rules.cached_rows) == (Lookup.BROADCAST, 7)
 
 
 def test_keys_without_quotes_are_read_as_dotted_names(tmp_path: Path) -> None:

@@ -77,6 +77,11 @@ def test_grace_and_retries_are_the_jobs_and_a_note_says_so() -> None:
     assert not any("miss.grace_ms" in note for note in notes(quiet, None))
 
 
+def test_where_the_job_looks_rows_up_is_nothing_to_a_session() -> None:
+    own = for_session(_settings(join={"lookup_state": "broadcast"}), "sql-1", None)
+    assert own.join.lookup_state == "keyed"
+
+
 def test_other_settings_that_sql_cannot_keep_are_refused() -> None:
     output = {"enriched": "e", "retry": "r", "dead": "d", "on_miss": "hold"}
     settings = _settings(output=output)
