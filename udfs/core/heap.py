@@ -7,8 +7,8 @@ from collections.abc import Callable
 from udfs.core.errors import TableTooLargeError
 
 ROW_OVERHEAD_BYTES = 160
-"""What a row takes beside its bytes, with the copy that a checkpoint makes: two map nodes, two arrays
-of the row, the key as text, and slack of the map's. Java 17 with compressed pointers."""
+"""What a row takes beside its bytes and those of the copy that a checkpoint makes: two map nodes,
+the heads of two arrays and of the key's text, the maps' slots. Java 17, compressed pointers."""
 
 HEAP_SHARE = 0.75
 """How much of the heap the table may take; Flink, Kafka's clients and the collector need the rest.
@@ -35,7 +35,7 @@ class HeapBudget:
         self._topic, self._entries = topic, entries
         self._heap_bytes = heap_bytes
         self._limit_bytes = int(heap_bytes * HEAP_SHARE)
-        self._rows = self._bytes = 0
+        self._rows, self._bytes = 0, 0.0
 
     def add(self, key_bytes: int, row_bytes: int) -> None:
         """A row came."""
@@ -52,8 +52,8 @@ class HeapBudget:
             raise TableTooLargeError(
                 f"{self._topic}: {rows} rows take {_mb(needed)} MB of the heap during a "
                 f"checkpoint, {mean:.0f} bytes each, and the TaskManager's heap of "
-                f"{_mb(self._heap_bytes)} MB has room for {_mb(self._limit_bytes)} MB of them; more "
-                "rows may follow.",
+                f"{_mb(self._heap_bytes)} MB has room for {_mb(self._limit_bytes)} MB of them; "
+                "more rows may follow.",
                 "Give the TaskManagers more heap (taskmanager.memory.task.heap.size, or less "
                 'managed memory), or set join.lookup_state = "keyed" and load the table anew.',
             )
