@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import psutil
 
 from bench import ground
 from bench.cpu import cpu
+from jobs.rules import join_rules
 from jobs.settings import Settings
 from jobs.uids import JOIN
 from ops import flink_run
@@ -33,6 +35,7 @@ from ops.cluster import ask
 from ops.demo import topics
 from ops.stack.broker import Broker
 from ops.stack.flink import FlinkCluster
+from udfs.core.recent import Recent
 
 _MB = 1_000_000
 _WARM_UP = 1_000
@@ -65,9 +68,23 @@ def main() -> None:
         "cores": os.cpu_count(),
         "load_average": round(os.getloadavg()[0], 1),
     }
+    print(json.dumps({"a remembered row": _remembered_bytes(options.row_bytes), "unit": "bytes"}))
     for name, told in runs.items():
         medians = {key: round(statistics.median(one[key] for one in told), 2) for key in told[0]}
         print(json.dumps({"median of": name, "runs": len(told), **medians, **about}), flush=True)
+
+
+def _remembered_bytes(row_bytes: int, rows: int = 50_000) -> int:
+    """Of Python's memory, for a row of which one field of few letters is added to events."""
+    merge = join_rules(ground.settings("none:1", "none", 1)).merge
+    drafts = list(ground.rows(rows, row_bytes))
+    remembered: Recent[Any] = Recent(2 * rows)
+    tracemalloc.start()
+    for key, value, _, _ in drafts:
+        remembered.put(key.decode(), merge.prepare(value or b""))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return taken // rows
 
 
 def _settings(brokers: str, name: str, number: int) -> Settings:
