@@ -51,6 +51,7 @@ def main() -> None:
         "row_bytes": options.row_bytes,
         "events": options.events,
         "state": options.state,
+        "lookup": options.lookup,
     }
     with tempfile.TemporaryDirectory(prefix="tablegate-where-") as folder:
         place = Path(folder)
@@ -70,7 +71,8 @@ def _phases(
     options: argparse.Namespace,
 ) -> Iterator[dict[str, Any]]:
     brokers = broker.bootstrap_servers
-    settings = ground.settings(brokers, "bench-where", 1)
+    join = {"join": {"lookup_state": options.lookup}}
+    settings = ground.settings(brokers, "bench-where", 1, more=join)
     enriched, stream = settings.output.enriched, settings.stream.topic
     ground.create_topics(brokers, settings)
     topics.produce(brokers, settings.table.topic, ground.rows(options.rows, options.row_bytes))
@@ -145,6 +147,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--warm-up", type=int, default=100_000)
     parser.add_argument("--state", choices=["rocksdb", "hashmap"], default="rocksdb")
+    parser.add_argument("--lookup", choices=["keyed", "broadcast"], default="keyed")
     parser.add_argument("--name", default="where", help="of the files that are written")
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
     return parser.parse_args()
