@@ -9,6 +9,7 @@ No map that crosses to Python or back may be null: in thread mode Flink's conver
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyflink.common import Row
@@ -19,12 +20,14 @@ from pyflink.table.udf import ScalarFunction, UserDefinedScalarFunctionWrapper, 
 # The first for other jobs, see udfs.join.
 from udfs import code, join  # noqa: F401
 from udfs.core.events import Headers, record_bytes, set_aside_headers, without_ours
-from udfs.core.jsontext import BadRecord
+from udfs.core.jsontext import BadRecord, Fields
 from udfs.core.merge import AddFields, without_row
 from udfs.core.model import Header, Verdict
 from udfs.core.recent import Recent
 from udfs.join_rules import JoinRules
+from udfs.scalar_crossing import take_over
 
+_HIT = Verdict.HIT.value
 _HEADERS = DataTypes.MAP(DataTypes.STRING(), DataTypes.BYTES())
 
 
@@ -59,7 +62,29 @@ class _Function(ScalarFunction):
         code.require_same("Tablegate's workers (package udfs)", self._code, code.LOADED)
 
 
-class ReadRow(_Function):
+class _RowFunction(_Function):
+    """Gives a ROW: ``self._made(fields)``, in the form that crosses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: Callable[[tuple[Any, ...]], Any] = _as_row
+
+    def open(self, function_context: FunctionContext) -> None:
+        super().open(function_context)
+        if take_over(self):
+            self._made = _as_tuple
+
+
+def _as_row(fields: tuple[Any, ...]) -> Row:
+    return Row(*fields)
+
+
+def _as_tuple(fields: tuple[Any, ...]) -> tuple[int, tuple[Any, ...]]:
+    # 0 is an inserted row.
+    return (0, fields)
+
+
+class ReadRow(_RowFunction):
     """``read_row(routed_key, key, value)`` of a table record: ROW<content BYTES, problem STRING>.
 
     ``content`` is the row's JSON text, null for a deletion; ``problem`` says why the record cannot
@@ -70,16 +95,16 @@ class ReadRow(_Function):
         super().__init__()
         self._rows = rules.rows
 
-    def eval(self, routed: str | None, key: bytes | None, value: bytes | None) -> Row:
+    def eval(self, routed: str | None, key: bytes | None, value: bytes | None) -> Any:
         try:
             read, content = self._rows.read(key, value)
             _check_route(routed, read)
         except BadRecord as error:
-            return Row(None, str(error))
-        return Row(content, None)
+            return self._made((None, str(error)))
+        return self._made((content, None))
 
 
-class Enrich(_Function):
+class Enrich(_RowFunction):
     """``enrich(routed_key, key, value, headers, row, missed)`` of an event that may be joined.
 
     ``missed`` is the verdict if there is no row. Gives ROW<verdict STRING, problem STRING,
@@ -109,27 +134,49 @@ class Enrich(_Function):
         headers: Headers,
         row: bytes | None,
         missed: str,
-    ) -> Row:
+    ) -> Any:
         rules = self._rules
         try:
             read, fields = rules.events.read(key, value)
-            _check_route(routed, read)
-            verdict = _verdict(read, row, missed)
-            problem = "join key is missing or null" if verdict is Verdict.NO_KEY else None
-            if verdict is not Verdict.HIT and not rules.on_miss.emit_null:
-                return Row(verdict.value, problem, None, {})
-            own = without_ours(headers) or {}
-            # An event without a value has been refused above, and a hit has a row.
-            if verdict is Verdict.HIT:
+            if routed != read:
+                _check_route(routed, read)
+            # An event without a value has been refused above.
+            if row and read is not None:
                 content = rules.merge(value, fields, self._prepared(row))  # type: ignore[arg-type]
-            else:
-                told = {rules.verdict_field: verdict.value}
-                content = without_row(value, fields, rules.merge.names, told)  # type: ignore[arg-type]
-                own = {**own, Header.VERDICT: verdict.encode()}
-            _check_size(record_bytes(key, content, own), rules.max_enriched_bytes)
+                own = (without_ours(headers) or {}) if headers else {}
+                self._check_size(key, content, own)
+                return self._made((_HIT, None, content, own))
+            return self._made(self._without_row(read, fields, key, value, headers, missed))
         except BadRecord as error:
-            return Row(Verdict.BAD_RECORD.value, str(error), None, {})
-        return Row(verdict.value, problem, content, own)
+            return self._made((Verdict.BAD_RECORD.value, str(error), None, {}))
+
+    def _without_row(
+        self,
+        read: str | None,
+        fields: Fields,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        missed: str,
+    ) -> tuple[str, str | None, bytes | None, Headers]:
+        rules = self._rules
+        verdict = Verdict.NO_KEY if read is None else Verdict(missed)
+        problem = "join key is missing or null" if verdict is Verdict.NO_KEY else None
+        if not rules.on_miss.emit_null:
+            return verdict.value, problem, None, {}
+        told = {rules.verdict_field: verdict.value}
+        content = without_row(value, fields, rules.merge.names, told)  # type: ignore[arg-type]
+        own = {**(without_ours(headers) or {}), Header.VERDICT: verdict.encode()}
+        self._check_size(key, content, own)
+        return verdict.value, problem, content, own
+
+    def _check_size(self, key: bytes | None, content: bytes, own: Headers) -> None:
+        limit = self._rules.max_enriched_bytes
+        if limit is not None and (size := record_bytes(key, content, own)) > limit:
+            raise BadRecord(
+                f"enriched event would have {size} bytes, and its topic takes {limit} "
+                "(max.message.bytes, less room for the envelope)"
+            )
 
 
 class Carries(_Function):
@@ -195,21 +242,7 @@ def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrappe
     }
 
 
-def _verdict(read: str | None, row: bytes | None, missed: str) -> Verdict:
-    if read is None:
-        return Verdict.NO_KEY
-    return Verdict.HIT if row else Verdict(missed)
-
-
 def _check_route(routed: str | None, read: str | None) -> None:
     # As the DataStream job does: the JVM joined by the key that it read.
     if routed != read:
         raise BadRecord(f"key was read as {routed!r} for routing and as {read!r} for joining")
-
-
-def _check_size(size: int, limit: int | None) -> None:
-    if limit is not None and size > limit:
-        raise BadRecord(
-            f"enriched event would have {size} bytes, and its topic takes {limit} "
-            "(max.message.bytes, less room for the envelope)"
-        )
