@@ -14,6 +14,7 @@ from pyflink.table import Schema, StreamTableEnvironment, Table
 from pyflink.table.udf import UserDefinedScalarFunctionWrapper
 
 from jobs.routing import key_expression, row_key_expression
+from jobs.seams import as_stream
 from jobs.uids import (
     NO_STREAM,
     RETRY_DELAY,
@@ -105,7 +106,8 @@ def gated_rows(
     """
     t.create_temporary_function("table_gate", gate)
     gated = t.sql_query(f"""
-        SELECT routed, k, v, h, ts_ms, p, o,
+        SELECT routed AS routed_key, k AS key, v AS `value`, h AS headers, ts_ms AS timestamp_ms,
+               p AS `partition`, o AS `offset`,
                table_gate(p, reached, NULLIF(stamp, '{stamp}'), at_s - before_s, o IS NULL)
                  AS complete_until
         FROM (
@@ -121,17 +123,13 @@ def gated_rows(
                    UNIX_TIMESTAMP(), PROCTIME()
             FROM ({ticks.query()}))
           WINDOW so_far AS (PARTITION BY p ORDER BY pt))""")
-    record = record_type()
-    flat = Types.ROW_NAMED(
-        [*record.get_field_names(), "complete_until"], [*record.get_field_types(), Types.LONG()]
-    )
     schema = (
         Schema.new_builder()
         .column_by_expression("rt", "TO_TIMESTAMP_LTZ(0, 3)")
         .watermark("rt", "TO_TIMESTAMP_LTZ(complete_until, 3)")
         .build()
     )
-    return t.from_data_stream(t.to_append_stream(gated, flat), schema)
+    return t.from_data_stream(as_stream(t, gated), schema)
 
 
 def table_side(t: StreamTableEnvironment, gated: Table) -> DataStream:

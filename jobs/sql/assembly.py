@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyflink.common import Configuration, Types
+from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import DataTypes, Schema, StreamTableEnvironment
 
@@ -26,6 +26,7 @@ from jobs.clients import java_properties
 from jobs.hit_rate import counted
 from jobs.preflight.facts import ClusterFacts
 from jobs.rules import gate_rules, identity, join_rules
+from jobs.seams import as_stream
 from jobs.settings import Settings
 from jobs.shading import for_connector
 from jobs.sides import TableTicks, gated_rows
@@ -165,23 +166,11 @@ def _register_table(
     records = t.sql_query(f"""
         SELECT COALESCE(routed_key,
                         CONCAT('no key: ', CAST(MOD(`offset`, 1024) AS STRING))) AS join_key,
-               found.content, found.problem, key, `value`, headers, timestamp_ms,
-               `partition`, `offset`
+               found.content AS content, found.problem AS problem, key AS record_key,
+               `value` AS record, headers, timestamp_ms AS ts_ms, `partition` AS p, `offset` AS o
         FROM (SELECT *, read_row(routed_key, key, `value`) AS found
               FROM {gated} WHERE `offset` IS NOT NULL)""")
-    text, raw = Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())
-    columns = {
-        "join_key": text,
-        "content": raw,
-        "problem": text,
-        "record_key": raw,
-        "record": raw,
-        "headers": Types.MAP(text, raw),
-        "ts_ms": Types.LONG(),
-        "p": Types.INT(),
-        "o": Types.LONG(),
-    }
-    stream = t.to_append_stream(records, Types.ROW_NAMED(list(columns), list(columns.values())))
+    stream = as_stream(t, records)
     adopt(stream._j_data_stream.getTransformation(), TABLE_RECORDS, parallelism=1)
     raw_type = DataTypes.BYTES()
     schema = (
@@ -206,8 +195,8 @@ def _register_table(
 
 def _register_decided(t: StreamTableEnvironment) -> None:
     """``decided_events``: every event that was let through the gate, with its verdict."""
-    text, raw, long = Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.LONG()
-    headers = Types.MAP(text, raw)
+    text, raw, long = DataTypes.STRING(), DataTypes.BYTES(), DataTypes.BIGINT()
+    headers = DataTypes.MAP(text, raw)
     columns = {
         "verdict": text,
         "routed_key": text,
@@ -215,17 +204,20 @@ def _register_decided(t: StreamTableEnvironment) -> None:
         "event": raw,
         "headers": headers,
         "ts_ms": long,
-        "p": Types.INT(),
+        "p": DataTypes.INT(),
         "o": long,
         "seen_ms": long,
         "enriched": raw,
         "enriched_headers": headers,
         "problem": text,
     }
-    judged = t.sql_query(f"SELECT {', '.join(columns)} FROM judged_events")
-    stream = t.to_append_stream(judged, Types.ROW_NAMED(list(columns), list(columns.values())))
+    stream = as_stream(t, t.sql_query(f"SELECT {', '.join(columns)} FROM judged_events"))
     adopt(stream._j_data_stream.getTransformation(), DECIDED)
-    t.create_temporary_view("decided_events", t.from_data_stream(stream))
+    schema = Schema.new_builder()
+    for name, column in columns.items():
+        # Nullable whatever the planner knows: state of queries that somebody wrote has these types.
+        schema.column(name, column)
+    t.create_temporary_view("decided_events", stream, schema.build())
 
 
 def _count(env: StreamExecutionEnvironment, t: StreamTableEnvironment, settings: Settings) -> None:
