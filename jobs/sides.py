@@ -99,17 +99,20 @@ def gated_rows(
     reader: RowReader,
     gate: UserDefinedScalarFunctionWrapper,
     stamp: str,
+    also: str = "",
 ) -> Table:
     """Rows of table ``source`` and the ticks, the gate's watermark in band behind them.
 
-    ``stamp`` names what the state belongs to: the first one is kept in it.
+    ``stamp`` names what the state belongs to: the first one is kept in it. ``also`` are further
+    columns for SELECT, of the record's ``routed``, ``k`` and ``v``: vectorised functions among them
+    are called with the gate, in one go.
     """
     t.create_temporary_function("table_gate", gate)
     gated = t.sql_query(f"""
         SELECT routed AS routed_key, k AS key, v AS `value`, h AS headers, ts_ms AS timestamp_ms,
                p AS `partition`, o AS `offset`,
                table_gate(p, reached, NULLIF(stamp, '{stamp}'), at_s - before_s, o IS NULL)
-                 AS complete_until
+                 AS complete_until{also and f", {also}"}
         FROM (
           SELECT *, MAX(o) OVER so_far AS reached, FIRST_VALUE('{stamp}') OVER so_far AS stamp,
                  LAG(at_s) OVER so_far AS before_s

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 from pyflink.common import Row
 from pyflink.table import DataTypes, FunctionContext
 from pyflink.table.types import DataType
@@ -98,10 +99,55 @@ class ReadRow(_RowFunction):
     def eval(self, routed: str | None, key: bytes | None, value: bytes | None) -> Any:
         try:
             read, content = self._rows.read(key, value)
-            _check_route(routed, read)
+            if routed != read:
+                raise _other_route(routed, read)
         except BadRecord as error:
             return self._made((None, str(error)))
         return self._made((content, None))
+
+
+class _Rows(_Function):
+    """Reads table records: vectorised, since a load is millions of them."""
+
+    def __init__(self, rules: JoinRules) -> None:
+        super().__init__()
+        self._rows = rules.rows
+
+    def _read(self, routed: str | None, key: bytes | None, value: bytes | None) -> bytes | None:
+        read, content = self._rows.read(key, value)
+        if routed != read:
+            raise _other_route(routed, read)
+        return content
+
+
+class RowProblem(_Rows):
+    """``row_problem(routed_key, key, value, any)``: why it cannot be read; null when it can."""
+
+    def eval(self, routed: pd.Series, key: pd.Series, value: pd.Series, _: pd.Series) -> pd.Series:
+        return pd.Series(map(self._problem, routed, key, value), dtype="object")
+
+    def _problem(self, routed: str | None, key: bytes | None, value: bytes | None) -> str | None:
+        try:
+            self._read(routed, key, value)
+        except BadRecord as error:
+            return str(error)
+        return None
+
+
+class RowContent(_Rows):
+    """``row_content(routed_key, key, value, any)``: the row's JSON text.
+
+    Null for a deletion, and for a record that cannot be read.
+    """
+
+    def eval(self, routed: pd.Series, key: pd.Series, value: pd.Series, _: pd.Series) -> pd.Series:
+        return pd.Series(map(self._content, routed, key, value), dtype="object")
+
+    def _content(self, routed: str | None, key: bytes | None, value: bytes | None) -> bytes | None:
+        try:
+            return self._read(routed, key, value)
+        except BadRecord:
+            return None
 
 
 class Enrich(_RowFunction):
@@ -139,7 +185,7 @@ class Enrich(_RowFunction):
         try:
             read, fields = rules.events.read(key, value)
             if routed != read:
-                _check_route(routed, read)
+                raise _other_route(routed, read)
             # An event without a value has been refused above.
             if row and read is not None:
                 content = rules.merge(value, fields, self._prepared(row))  # type: ignore[arg-type]
@@ -235,6 +281,18 @@ def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrappe
     """The functions by the names that SQL calls them by."""
     return {
         "read_row": udf(ReadRow(rules), result_type=_row_type(), name="read_row"),
+        "row_problem": udf(
+            RowProblem(rules),
+            result_type=DataTypes.STRING(),
+            func_type="pandas",
+            name="row_problem",
+        ),
+        "row_content": udf(
+            RowContent(rules),
+            result_type=DataTypes.BYTES(),
+            func_type="pandas",
+            name="row_content",
+        ),
         "enrich": udf(Enrich(rules), result_type=_enriched_type(), name="enrich"),
         "carries": udf(Carries(rules), result_type=DataTypes.BOOLEAN(), name="carries"),
         "set_aside": udf(SetAside(), result_type=_HEADERS, name="set_aside"),
@@ -242,7 +300,6 @@ def sql_functions(rules: JoinRules) -> dict[str, UserDefinedScalarFunctionWrappe
     }
 
 
-def _check_route(routed: str | None, read: str | None) -> None:
+def _other_route(routed: str | None, read: str | None) -> BadRecord:
     # As the DataStream job does: the JVM joined by the key that it read.
-    if routed != read:
-        raise BadRecord(f"key was read as {routed!r} for routing and as {read!r} for joining")
+    return BadRecord(f"key was read as {routed!r} for routing and as {read!r} for joining")

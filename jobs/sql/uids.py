@@ -10,12 +10,14 @@ from jobs.uids import TABLE_SIDE, Operator
 
 TABLE_RECORDS = (
     Operator("sql-table-records", "table: out of SQL, for the join"),
-    Operator("sql-table-columns", "table: columns for the join"),
-    Operator("sql-table-read", "table: read rows"),
-    Operator("sql-table-route", "table: drop ticks, for the join"),
+    Operator("sql-table-columns", "table: drop ticks, columns for the join"),
     *TABLE_SIDE[2:],
 )
-"""From what the queries read of the table upstream to its Kafka source and the ticks."""
+"""From what the queries read of the table upstream to its Kafka source and the ticks.
+
+Not to be given again: ``sql-table-read`` and ``sql-table-route``, which were there until rows were
+read beside the gate, and held no state.
+"""
 
 DECIDED = (
     Operator("sql-decided-records", "decided: out of SQL"),

@@ -23,7 +23,15 @@ from udfs.gate import TableGate
 from udfs.join import GatedJoin
 from udfs.outcomes import Outcomes
 from udfs.records import Record
-from udfs.sql_functions import Carries, Enrich, ReadRow, SetAside, SetAsideBare
+from udfs.sql_functions import (
+    Carries,
+    Enrich,
+    ReadRow,
+    RowContent,
+    RowProblem,
+    SetAside,
+    SetAsideBare,
+)
 from udfs.sql_gate import SqlGate
 
 _EVENT = b'{"product": "p1", "n": 1.50}'
@@ -138,6 +146,12 @@ def test_a_table_record_is_a_row_a_deletion_or_a_problem(
 ) -> None:
     row, problem = ReadRow(RULES).eval(routed, b"p1", value)
     assert row == content
+    batch = [pd.Series([one, "p1"], dtype="object") for one in (routed, b"p1", value)]
+    batch[1][1], batch[2][1] = b"p1", _ROW
+    batch.append(pd.Series([0, 1]))
+    # Vectorised they say the same, each of its own record.
+    assert list(RowProblem(RULES).eval(*batch)) == [problem, None]
+    assert list(RowContent(RULES).eval(*batch)) == [content, _ROW]
     assert (says in problem) if says else problem is None
 
 

@@ -26,8 +26,6 @@ _TARGETS = {0: Target(0, 10, 9), 1: Target(0, 0, None)}
 FROZEN_UIDS = (
     "sql-table-records",
     "sql-table-columns",
-    "sql-table-read",
-    "sql-table-route",
     "table-watermark",
     "table-rowtime",
     "table-from-gate",
