@@ -1,6 +1,6 @@
 """Where the microseconds of a record go: while the table loads, and while events are joined.
 
-    .venv/bin/python -m bench.where [--rows 1000000] [--events 1000000] [--state rocksdb] [...]
+    .venv/bin/python -m bench.where [--variant sql] [--rows 1000000] [--events 1000000] [...]
 
 Starts a broker and a cluster of its own, and a profiler in the TaskManager. Writes where.json and
 where.md to ``--results``. Shares are of CPU time, so other work on the machine blurs them little.
@@ -21,13 +21,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench import ground
 from bench.catch_up import versions
 from bench.cpu import cpu
 from bench.where_model import by_thread, by_what, markdown, stacks
 from ops import flink_run
 from ops.demo import topics
-from ops.paths import BUILD, ROOT
+from ops.paths import BUILD, ROOT, SQL
 from ops.stack.broker import Broker
 from ops.stack.flink import FlinkCluster
 
@@ -36,6 +38,15 @@ _PLACE = BUILD / "bench" / "profiler"
 _LIBRARY = "linux-x64/libasyncProfiler.so"
 # Of CPU time; stacks with CPython's and RocksDB's frames.
 _START = "start,event=ctimer,interval=2ms,cstack=vm,threads"
+# What is submitted. The SQL variant does not keep the misses' grace and retries.
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "datastream": {},
+    "sql": {
+        "entry": flink_run.ENRICH_SQL,
+        "job_arguments": ["--sql", str(SQL)],
+        "overrides": ["miss.grace_ms=0", "miss.retry_after="],
+    },
+}
 
 
 def main() -> None:
@@ -52,6 +63,7 @@ def main() -> None:
         "events": options.events,
         "state": options.state,
         "lookup": options.lookup,
+        "variant": options.variant,
     }
     with tempfile.TemporaryDirectory(prefix="tablegate-where-") as folder:
         place = Path(folder)
@@ -80,14 +92,17 @@ def _phases(
     config = place / "where.toml"
     config.write_text(settings.describe())
     flink_settings = {"state.backend.type": options.state}
-    job = flink_run.submit(cluster, config=config, flink_settings=flink_settings)
+    job = flink_run.submit(
+        cluster, config=config, flink_settings=flink_settings, **_VARIANTS[options.variant]
+    )
     (pid,) = cluster.taskmanagers().values()
     with _profiled(pid, library, place / "load.txt", "load", options.rows) as phase:
         _, load_s = ground.wait_opened(cluster, 1)
         phase["rate"] = options.rows / load_s
     yield phase
     ground.wait(lambda: ground.written(brokers, enriched) >= options.warm_up, "the first events")
-    topics.produce(brokers, stream, ground.events(options.events, options.rows))
+    with _stopped(pid):
+        topics.produce(brokers, stream, ground.events(options.events, options.rows))
     before = ground.written(brokers, enriched)
     left = options.warm_up + options.events - before
     with _profiled(pid, library, place / "join.txt", "join, gate open", left) as phase:
@@ -99,6 +114,19 @@ def _phases(
         phase["rate"] = left / (time.monotonic() - began)
     yield phase
     flink_run.cancel(cluster, job)
+
+
+@contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    """Without CPU meanwhile: a fast job would work events off as fast as they are written."""
+    tree = [process := psutil.Process(pid), *process.children(recursive=True)]
+    for one in tree:
+        one.suspend()
+    try:
+        yield
+    finally:
+        for one in tree:
+            one.resume()
 
 
 @contextmanager
@@ -142,6 +170,7 @@ def _library() -> Path:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.where", description=__doc__.partition("\n")[0])
+    parser.add_argument("--variant", choices=list(_VARIANTS), default="datastream")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--row-bytes", type=int, default=500)
     parser.add_argument("--events", type=int, default=1_000_000)
