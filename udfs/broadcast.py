@@ -13,7 +13,7 @@ unreadable row one dead letter goes out, however many subtasks there are.
 
 Flink copies broadcast state, rows and all, in the synchronous part of a checkpoint, while no record
 passes, and writes all of it. Rows are kept as arrays of bytes: text would be shared and not copied,
-but Flink writes it character by character, which takes far longer than both together.
+but Flink writes it character by character (source: ``StringValue.writeString``).
 """
 
 from __future__ import annotations
