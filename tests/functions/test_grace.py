@@ -205,11 +205,11 @@ def test_a_restored_event_meets_its_row_at_once_also_after_another_ones_time(clo
     assert names(after) == [(1, "cup")]
 
 
+# Of a broadcast table's, which knows them from the start, speaks the test below.
+@pytest.mark.parametrize("lookup", [Lookup.KEYED], indirect=True)
 def test_rows_ask_the_state_for_parked_events_only_until_the_restored_ones_are_known(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, lookup: Lookup
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if lookup is Lookup.BROADCAST:
-        pytest.skip("knows them from the start: the test below")
     harness = _open()
     order(harness, "p1", 0)
     after = harness.restarted(join(PATIENT))
@@ -234,11 +234,8 @@ def test_rows_ask_the_state_for_parked_events_only_until_the_restored_ones_are_k
     assert (may_have("p9"), may_have("p1"), asked) == (False, True, [])
 
 
-def test_where_the_state_tells_its_keys_restored_events_are_known_at_once(
-    clock: Clock, lookup: Lookup
-) -> None:
-    if lookup is Lookup.KEYED:
-        pytest.skip("learns them by their timers: the test above")
+@pytest.mark.parametrize("lookup", [Lookup.BROADCAST], indirect=True)
+def test_where_the_state_tells_its_keys_restored_events_are_known_at_once(clock: Clock) -> None:
     harness = _open()
     order(harness, "p1", 0)
     after = harness.restarted(join(PATIENT))
