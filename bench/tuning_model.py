@@ -53,6 +53,11 @@ TRIALS = (
         _flink(**{f"{_ROCKSDB}thread.num": "4"}),
     ),
     Trial(
+        "heap-timers",
+        "timers in memory and not in RocksDB; SQL's join sets one for each row and event",
+        _flink(**{f"{_ROCKSDB}timer-service.factory": "HEAP"}),
+    ),
+    Trial(
         "buffers-10ms",
         "buffers between tasks are sent sooner (100 ms)",
         _flink(**{"execution.buffer-timeout.interval": "10 ms"}),
