@@ -10,7 +10,6 @@ measured, or joined an event wrongly although its table was there.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from typing import Any
 from bench.catch_up import versions
 from bench.growth_model import BASE, VARIATIONS, Variation, markdown
 from bench.growth_plot import png
+from bench.results_files import write
 from bench.systems.contract import System
 from bench.systems.flink import FlinkSystem
 from bench.systems.registry import SYSTEMS
@@ -69,12 +69,7 @@ def main() -> int:
         },
         "found": {name: _told(one, failed) for name, one in found.items()},
     }
-    options.results.mkdir(parents=True, exist_ok=True)
-    place = options.results / options.name
-    place.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
-    place.with_suffix(".md").write_text(markdown(told))
-    png(told, place.with_suffix(".png"))
-    print(markdown(told))
+    write(options.results / options.name, told, markdown, png)
     wrong = [run.system for one in found.values() for run in one.runs if run.wrong_warm]
     for name in wrong:
         log(f"{name}: joined events wrongly")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.catch_up import versions
+from bench.results_files import write
 from bench.systems.contract import System
 from bench.systems.flink import FlinkSystem
 from bench.systems.registry import SYSTEMS
@@ -65,11 +66,7 @@ def main() -> int:
         },
         "trials": trials,
     }
-    options.results.mkdir(parents=True, exist_ok=True)
-    place = options.results / options.name
-    place.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
-    place.with_suffix(".md").write_text(markdown(told))
-    print(markdown(told))
+    write(options.results / options.name, told, markdown)
     return 1 if any(trial["failed"] for trial in trials) else 0
 
 

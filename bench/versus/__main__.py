@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.catch_up import versions
+from bench.results_files import write
 from bench.systems.contract import System
 from bench.systems.registry import QUICK, SYSTEMS
 from bench.versus.ground import Size
@@ -60,12 +61,7 @@ def main() -> int:
     else:
         told = _told(systems, plan, options, runs, failed)
         told |= {"load_average": round(load_average, 2), "scans_s": found.scans_s}
-        options.results.mkdir(parents=True, exist_ok=True)
-        place = options.results / options.name
-        place.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
-        place.with_suffix(".md").write_text(markdown(told))
-        png(told, place.with_suffix(".png"))
-        print(markdown(told))
+        write(options.results / options.name, told, markdown, png)
     wrong = [run.system for run in runs if run.wrong_warm]
     for name, reason in {**failed, **dict.fromkeys(wrong, "joined events wrongly")}.items():
         log(f"{name}: {reason}")

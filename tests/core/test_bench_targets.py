@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from bench.results_files import write
 from bench.tuning_model import markdown as tuned
 from bench.tuning_model import ratios
 from bench.versus.model import Figures, Spread
@@ -113,6 +119,23 @@ def _run(rate: float) -> Figures:
         state_mb=None,
         wrong_warm=0,
     )
+
+
+def test_results_are_a_json_file_a_page_and_a_picture_of_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "results" / "name"
+    write(place, {"n": 7}, lambda told: f"page {told['n']}\n", _picture)
+    assert json.loads(place.with_suffix(".json").read_text()) == {"n": 7}
+    assert place.with_suffix(".md").read_text() == "page 7\n"
+    assert place.with_suffix(".png").read_text() == "7"
+    assert "page 7" in capsys.readouterr().out
+    write(tmp_path / "plain", {"n": 8}, lambda told: f"page {told['n']}\n")
+    assert not (tmp_path / "plain.png").exists()
+
+
+def _picture(told: Mapping[str, Any], path: Path) -> None:
+    path.write_text(str(told["n"]))
 
 
 def test_a_missed_target_stands_out() -> None:
