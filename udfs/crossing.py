@@ -58,7 +58,7 @@ def take_over() -> bool:
     should return an empty tuple, and one that gives one record a tuple of it: these two forms have
     a short way back.
     """
-    operation = _calling_operation()
+    operation = calling_operation(_OPERATION, _FRAMES)
     if operation is None or not _replace_converters(operation):
         return False
     back, steps = _way_back(), [_step(operation, number, _KEYED) for number in (1, 2)]
@@ -86,7 +86,7 @@ def take_over_broadcast() -> Contexts | None:
     The second input is (routed by, what ``udfs.records.crossed`` reads). What a timer gives to a
     side output goes there; PyFlink 2.3.0 has no way for it, and puts it into the main output.
     """
-    operation, back = _calling_operation(), _way_back()
+    operation, back = calling_operation(_OPERATION, _FRAMES), _way_back()
     if operation is None or back is None:
         return None
     steps = [_step(operation, number, _BROADCAST) for number in (1, 2)]
@@ -195,14 +195,15 @@ def _short(step: _Step, back: _WayBack, *, keyed: bool) -> Callable[[Any], Any]:
     return called
 
 
-def _calling_operation() -> Any:
+def calling_operation(kind: str, frames: int) -> Any:
+    """The object of class ``kind`` that calls the caller, at most ``frames`` up, or None."""
     frame = inspect.currentframe()
-    for _ in range(_FRAMES):
+    for _ in range(frames):
         frame = None if frame is None else frame.f_back
         if frame is None:
             return None
         caller = frame.f_locals.get("self")
-        if type(caller).__name__ == _OPERATION:
+        if type(caller).__name__ == kind:
             return caller
     return None
 

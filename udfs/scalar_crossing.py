@@ -14,6 +14,8 @@ import inspect
 import logging
 from typing import Any
 
+from udfs.crossing import calling_operation
+
 log = logging.getLogger(__name__)
 
 _OPERATION = "ScalarFunctionOperation"
@@ -27,7 +29,7 @@ def take_over(function: Any) -> bool:
 
     A tuple is the number of the row kind (0: INSERT) and a tuple of the fields.
     """
-    operation = _calling_operation()
+    operation = calling_operation(_OPERATION, _FRAMES)
     if operation is None:
         return False
     # PyFlink sets a function of its own over the method, with the converters bound to it.
@@ -42,18 +44,6 @@ def take_over(function: Any) -> bool:
     operation.process_element = operation.func
     log.info("%s: what it gives crosses as tuples", type(function).__name__)
     return True
-
-
-def _calling_operation() -> Any:
-    frame = inspect.currentframe()
-    for _ in range(_FRAMES):
-        frame = None if frame is None else frame.f_back
-        if frame is None:
-            return None
-        caller = frame.f_locals.get("self")
-        if type(caller).__name__ == _OPERATION:
-            return caller
-    return None
 
 
 def _changes_nothing(converter: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ops.demo import topics
 from ops.demo.data import Draft
@@ -17,6 +17,20 @@ _FULL_S = 0.05
 _POLL_S = 0.5
 
 
+def ends(brokers: str, topic: str) -> dict[int, int]:
+    """The end offset of each partition; of a new topic, as soon as they have their leaders.
+
+    Raises KafkaException when that takes longer than a minute.
+    """
+    until = time.monotonic() + _FLUSH_S
+    while True:
+        try:
+            return topics.ends(brokers, topic)
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+
+
 def fill(brokers: str, topic: str, drafts: Iterable[Draft]) -> int:
     """Write records without headers to a topic that nobody else writes to; returns how many.
 
@@ -26,7 +40,7 @@ def fill(brokers: str, topic: str, drafts: Iterable[Draft]) -> int:
     Raises:
         RuntimeError: the topic did not grow by as many.
     """
-    before = sum(topics.ends(brokers, topic).values())
+    before = sum(ends(brokers, topic).values())
     producer = Producer(
         {
             "bootstrap.servers": brokers,
@@ -52,7 +66,7 @@ def fill(brokers: str, topic: str, drafts: Iterable[Draft]) -> int:
         if not count % _AT_ONCE:
             producer.poll(0)
     left = producer.flush(_FLUSH_S)
-    written = sum(topics.ends(brokers, topic).values()) - before
+    written = sum(ends(brokers, topic).values()) - before
     if left or written != count:
         raise RuntimeError(f"{written} of {count} records got into {topic}")
     return count
@@ -68,9 +82,9 @@ def passed(brokers: str, topic: str, since: Mapping[int, int] | None = None) -> 
         RuntimeError: the broker told an error.
         TimeoutError: it sent nothing for a minute.
     """
-    ends = topics.ends(brokers, topic)
-    begin = dict.fromkeys(ends, 0) | dict(since or {})
-    left = {partition for partition, end in ends.items() if begin[partition] < end}
+    until = ends(brokers, topic)
+    begin = dict.fromkeys(until, 0) | dict(since or {})
+    left = {partition for partition, end in until.items() if begin[partition] < end}
     consumer = Consumer(
         {
             "bootstrap.servers": brokers,
@@ -87,9 +101,9 @@ def passed(brokers: str, topic: str, since: Mapping[int, int] | None = None) -> 
             for message in consumer.consume(_AT_ONCE, _POLL_S):
                 partition, offset = _where(message)
                 heard = time.monotonic()
-                if offset < ends[partition]:
+                if offset < until[partition]:
                     yield message
-                if offset >= ends[partition] - 1:
+                if offset >= until[partition] - 1:
                     left.discard(partition)
             if time.monotonic() - heard > _FLUSH_S:
                 raise TimeoutError(f"{topic}: the broker sent nothing for {_FLUSH_S:.0f} s")

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from bench import records
-from bench.versus.filling import fill, passed
+from bench.versus.filling import ends, fill, passed
 from ops.demo import topics
 
 ROWS_AGE_MS = 3_600_000
@@ -56,7 +55,7 @@ class Topics(NamedTuple):
         topics.create(brokers, {self.table: topics.COMPACTED}, partitions)
         topics.create(brokers, {self.enriched: _APPENDED}, partitions)
         for topic in self:
-            _led(brokers, topic)
+            ends(brokers, topic)
 
     def delete(self, brokers: str, run: str) -> None:
         """Give the disk back, also that of topics which the system made for ``run``."""
@@ -65,19 +64,6 @@ class Topics(NamedTuple):
         gone = [*self, *(name for name in there if name.startswith(f"{run}-"))]
         for answer in admin.delete_topics(gone, operation_timeout=_ANSWER_S).values():
             answer.result(timeout=_ANSWER_S)
-
-
-def _led(brokers: str, topic: str) -> None:
-    """Wait until each partition of a new topic has its leader. Raises KafkaException."""
-    until = time.monotonic() + _ANSWER_S
-    while True:
-        try:
-            topics.ends(brokers, topic)
-        except KafkaException:
-            if time.monotonic() > until:
-                raise
-        else:
-            return
 
 
 def fill_table(brokers: str, topic: str, size: Size, age_ms: int = ROWS_AGE_MS) -> None:

@@ -107,9 +107,8 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
             with Observer(ground.brokers, work.enriched, work.partitions, run.pids) as observer:
                 full = watch.full_speed(observer)
                 latencies = watch.latencies(full.rate / 2)
-                peak = max(sample.memory_bytes for sample in observer.samples())
+                figures = _running(system, full, latencies, observer)
             state = run.state_bytes()
-            wrong = watch.wrong
             quiet = delta = None
             if system.restarts and plan.delta_rows:
                 run.stop()
@@ -117,17 +116,11 @@ def _warm(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
             quiet = _restarted(ground, system, plan, work, events, stop=True)
             write_delta(ground.brokers, work.table, plan.size, plan.delta_rows)
             delta = _restarted(ground, system, plan, work, events, stop=False, revision=1)
-    return Figures(
-        system=system.name,
+    return dataclasses.replace(
+        figures,
         open_s=opened_s,
-        events_per_s=full.rate,
-        seconds=full.seconds,
-        cores=full.cores,
-        p50_ms=quantile(latencies, 0.5),
-        p99_ms=quantile(latencies, 0.99),
-        peak_memory_mb=peak / 1e6,
         state_mb=None if state is None else state / 1e6,
-        wrong_warm=wrong,
+        wrong_warm=watch.wrong,
         restart_s=quiet and quiet.seconds,
         restart_gate_s=quiet and quiet.gate_s,
         restart_delta_s=delta and delta.seconds,
@@ -148,8 +141,11 @@ def _limit(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
             full = watch.middle(observer)
             if not full.seconds:
                 raise RuntimeError(f"{plan.limit_events:,} events are too few")
-            latencies = watch.latencies(full.rate / 2)
-            peak = max(sample.memory_bytes for sample in observer.samples())
+            return _running(system, full, watch.latencies(full.rate / 2), observer)
+
+
+def _running(system: System, full: _Full, latencies: list[float], observer: Observer) -> Figures:
+    """What was seen of a system that runs; the rest is still to be filled in."""
     return Figures(
         system=system.name,
         open_s=None,
@@ -158,7 +154,7 @@ def _limit(ground: Ground, system: System, plan: Plan, name: str) -> Figures:
         cores=full.cores,
         p50_ms=quantile(latencies, 0.5),
         p99_ms=quantile(latencies, 0.99),
-        peak_memory_mb=peak / 1e6,
+        peak_memory_mb=max(sample.memory_bytes for sample in observer.samples()) / 1e6,
         state_mb=None,
         wrong_warm=0,
     )
